@@ -44,7 +44,6 @@ import (
 	"hvae/mnist/data"
 	"hvae/mnist/eval"
 	mnist "hvae/mnist/model"
-	"hvae/mnist/run"
 )
 
 type section struct {
@@ -1588,11 +1587,11 @@ func stochasticBinarisation(t *report) {
 // trainingProtocol checks "ℓ = 64", "Adamax with learning rate 10⁻³", and "early stopping by halting the training
 // procedure if there is no improvement in the loss on validation data over 100 epochs", if epoch 7 is the best.
 func trainingProtocol(t *report) {
-	s := run.Defaults()
-	var epochs []run.Metrics
-	for run.Ended(epochs, s.Epochs, s.Patience) == "" {
+	s := mnist.Defaults()
+	var epochs []mnist.Metrics
+	for mnist.Ended(epochs, s.Epochs, s.Patience) == "" {
 		n := len(epochs) + 1
-		epochs = append(epochs, run.Metrics{Epoch: n, ValELBO: -math.Abs(float64(n - 7))})
+		epochs = append(epochs, mnist.Metrics{Epoch: n, ValELBO: -math.Abs(float64(n - 7))})
 	}
 	t.near(float64(s.Latent), 64, 0, "ℓ")
 	t.near(s.Rate, 1e-3, 0, "learning rate")

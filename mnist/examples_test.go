@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"hvae/mnist/eval"
-	"hvae/mnist/run"
+	"hvae/mnist/model"
 )
 
 // Each line of results/examples.jsonl holds a command and the JSON object that it printed. The blocks of output
@@ -23,7 +23,7 @@ func TestREADMEMatchesTheExamples(t *testing.T) {
 			printed[strings.TrimSpace(line)] = true
 		}
 	}
-	for _, m := range jsonLines[run.Metrics](t, string(read(t, "results/examples.metrics.jsonl"))) {
+	for _, m := range jsonLines[model.Metrics](t, string(read(t, "results/examples.metrics.jsonl"))) {
 		printed[fmt.Sprintf("epoch %d  train %.2f  validation %.2f  %.1f s  best so far", m.Epoch, m.TrainELBO, m.ValELBO, m.Seconds)] = true
 	}
 	vae := examples["eval -checkpoint runs/vae -limit 1000 -runs 1"]

@@ -21,21 +21,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hvae/mnist/data"
-	"hvae/mnist/model"
-	"hvae/mnist/run"
 )
 
-// Names of files that the program writes or reads.
+// Names of files of a dataset.
 const (
-	modelFile      = "model.safetensors"
-	stateFile      = "state.safetensors"
-	metricsFile    = "metrics.jsonl"
-	curveFile      = "curve.svg"
-	samplesFile    = "samples.png"
-	evaluationFile = "evaluation.json"
-	lockFile       = ".lock"
-	trainFile      = "train-images-idx3-ubyte"
-	testFile       = "t10k-images-idx3-ubyte"
+	trainFile = "train-images-idx3-ubyte"
+	testFile  = "t10k-images-idx3-ubyte"
 )
 
 // TestMain runs the program instead of the tests if MNIST_TEST_COMMAND is set. This allows tests to run
@@ -301,12 +292,9 @@ func object(t *testing.T, stdout string) map[string]any {
 }
 
 // saved returns the progress in the state of a run.
-func saved(t *testing.T, folder string) (s run.State) {
+func saved(t *testing.T, folder string) *state {
 	t.Helper()
-	state, err := model.DecodeState(read(t, folder, stateFile))
-	if err == nil {
-		err = json.Unmarshal([]byte(state.Progress), &s)
-	}
+	s, err := decodeState(read(t, folder, stateFile))
 	if err != nil {
 		t.Fatal(err)
 	}

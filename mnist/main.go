@@ -8,8 +8,9 @@
 //	go run ./mnist sample -checkpoint DIR -o samples.png
 //	go run ./mnist reconstruct -checkpoint DIR -o digits.png
 //
-// Each command is in a file with the command's name; The commands use the packages mnist/table (Table 1), mnist/run (training runs), mnist/eval
-// (evaluations), mnist/sheet (contact sheets of digits), mnist/model, mnist/data and
+// Read train.go, run.go (a training run) and state.go (its folder), then eval.go, pictures.go (sample and
+// reconstruct), table.go, rows.go (rows and tasks), result.go (results of runs), report.go (files of a table) and
+// figures.go. The commands use the packages mnist/model, mnist/eval (evaluations), mnist/data and
 // mnist/safetensors (the file format).
 package main
 
@@ -27,7 +28,6 @@ import (
 	"hvae/bench/command"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
-	"hvae/mnist/run"
 )
 
 func main() {
@@ -78,7 +78,7 @@ func readCheckpoint(name string) (model.Checkpoint, error) {
 		return model.Checkpoint{}, command.UsageError("-checkpoint is missing: specify a model file or the folder of a run")
 	}
 	if s, err := os.Stat(name); err == nil && s.IsDir() {
-		name = filepath.Join(name, run.ModelFile)
+		name = filepath.Join(name, modelFile)
 	}
 	return model.ReadCheckpoint(name)
 }

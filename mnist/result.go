@@ -12,11 +12,12 @@ import (
 	"strings"
 
 	"hvae/bench/atomicfile"
+	"hvae/bench/filelock"
 	"hvae/mnist/eval"
-	"hvae/mnist/run"
+	"hvae/mnist/model"
 )
 
-// An evaluation holds the contents of run.EvaluationFile. The eval command computes the same results for the
+// An evaluation holds the contents of evaluationFile. The eval command computes the same results for the
 // same images, number of samples and seed.
 type evaluation struct {
 	Run      string          `json:"run"`
@@ -34,8 +35,8 @@ type evaluation struct {
 }
 
 // evaluation returns an evaluation with the fields that follow from the protocol, the task and the metrics.
-func (t *table) evaluation(k task, metrics []run.Metrics) evaluation {
-	best := run.Best(metrics)
+func (t *table) evaluation(k task, metrics []model.Metrics) evaluation {
+	best := model.Best(metrics)
 	return evaluation{Run: k.Run, Data: t.Data, Epoch: best.Epoch, ValELBO: best.ValELBO, Images: t.Images, Samples: t.Samples, Seed: k.Seed}
 }
 
@@ -45,7 +46,7 @@ func (e evaluation) encode() []byte {
 }
 
 // digest returns the SHA-256 of e without its digest and of the metrics.
-func (e evaluation) digest(metrics []run.Metrics) string {
+func (e evaluation) digest(metrics []model.Metrics) string {
 	e.SHA256 = ""
 	b, _ := json.Marshal(metrics) // cannot fail, because all numbers are finite
 	return fmt.Sprintf("%x", sha256.Sum256(append(e.encode(), b...)))
@@ -65,7 +66,7 @@ type result struct {
 }
 
 // result combines the evaluation e and the metrics of all epochs into the result of task k.
-func (e evaluation) result(k task, metrics []run.Metrics) *result {
+func (e evaluation) result(k task, metrics []model.Metrics) *result {
 	r := &result{task: k, Epochs: len(metrics), Seconds: e.Seconds}
 	for _, m := range metrics {
 		r.Seconds += m.Seconds
@@ -110,15 +111,15 @@ func (t *table) read(k task) (s status, r *result, err error) {
 		return s, nil, err
 	}
 	defer root.Close()
-	if run.Locked(root) {
+	if filelock.Held(root, lockFile) {
 		s.State = "running"
 	}
-	metrics, err := run.ReadMetrics(root)
+	metrics, err := readMetrics(root)
 	s.Epochs = len(metrics)
 	if err != nil {
 		return s, nil, err
 	}
-	b, err := atomicfile.ReadIn(root, run.EvaluationFile)
+	b, err := atomicfile.ReadIn(root, evaluationFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil, nil
 	}
@@ -127,7 +128,7 @@ func (t *table) read(k task) (s status, r *result, err error) {
 	}
 	e, err := t.check(k, metrics, b)
 	if err != nil {
-		return s, nil, fmt.Errorf("%s %w; move the file away to evaluate the run again from its %s", filepath.Join(root.Name(), run.EvaluationFile), err, run.StateFile)
+		return s, nil, fmt.Errorf("%s %w; move the file away to evaluate the run again from its %s", filepath.Join(root.Name(), evaluationFile), err, stateFile)
 	}
 	s.State = "done"
 	return s, e.result(k, metrics), nil
@@ -135,7 +136,7 @@ func (t *table) read(k task) (s status, r *result, err error) {
 
 // check returns the evaluation in b. It returns an error if the evaluation is damaged, or if it does not
 // follow from the metrics and the protocol of the table.
-func (t *table) check(k task, metrics []run.Metrics, b []byte) (e evaluation, err error) {
+func (t *table) check(k task, metrics []model.Metrics, b []byte) (e evaluation, err error) {
 	// Package json ignores missing fields and decodes null as 0, so compare the file with its encoding.
 	if json.Unmarshal(b, &e) != nil || !bytes.Equal(e.encode(), b) || e.SHA256 != "" && e.SHA256 != e.digest(metrics) {
 		return e, errors.New("is damaged, or the metrics of the run are damaged")
@@ -146,7 +147,7 @@ func (t *table) check(k task, metrics []run.Metrics, b []byte) (e evaluation, er
 	want, n := t.evaluation(k, metrics), len(metrics)
 	want.Settings, want.ELBOs, want.NLLs, want.Seconds, want.SHA256 = e.Settings, e.ELBOs, e.NLLs, e.Seconds, e.SHA256
 	if !bytes.Equal(want.encode(), b) ||
-		run.Ended(metrics, t.Epochs, t.Patience) == "" || run.Ended(metrics[:n-1], t.Epochs, t.Patience) != "" || metrics[n-1].Rate != 0 {
+		model.Ended(metrics, t.Epochs, t.Patience) == "" || model.Ended(metrics[:n-1], t.Epochs, t.Patience) != "" || metrics[n-1].Rate != 0 {
 		return e, errors.New("does not match this table and the metrics of the run")
 	}
 	e.ELBOs, e.NLLs = e.ELBOs[:t.Runs], e.NLLs[:t.Runs] // they do not depend on the number of further results

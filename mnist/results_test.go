@@ -14,7 +14,6 @@ import (
 	"hvae/mnist/data"
 	"hvae/mnist/eval"
 	"hvae/mnist/model"
-	"hvae/mnist/run"
 )
 
 // These tests check that the tables in results agree with the files of their runs, and that the tables in
@@ -155,8 +154,8 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		metrics, err := run.ReadMetrics(openRun(t, c.table, c.run))
-		if best := run.Best(metrics); err != nil || m.Config != c.run.config || m.Seed != c.run.Seed || m.Epoch != best.Epoch || m.ELBO != best.ValELBO {
+		metrics, err := readMetrics(openRun(t, c.table, c.run))
+		if best := model.Best(metrics); err != nil || m.Config != c.run.config || m.Seed != c.run.Seed || m.Epoch != best.Epoch || m.ELBO != best.ValELBO {
 			t.Errorf("%s contains %+v, seed %d, epoch %d, validation ELBO %v, but the run is %+v with the best epoch %+v (error: %v)", name, m.Config, m.Seed, m.Epoch, m.ELBO, c.run, best, err)
 		}
 	}
@@ -177,8 +176,8 @@ func TestDamagedResultsAreRefused(t *testing.T) {
 	table := stored(t, "full")
 	k := table.tasks[0]
 	folder := filepath.Join(table.out, k.Run)
-	original := read(t, folder, run.EvaluationFile)
-	all, err := run.ReadMetrics(openRun(t, table, k))
+	original := read(t, folder, evaluationFile)
+	all, err := readMetrics(openRun(t, table, k))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,11 +214,11 @@ func TestDamagedResultsAreRefused(t *testing.T) {
 	if _, err := table.check(k, all, digits); valid != nil || err == nil {
 		t.Error("the digest of an evaluation is wrong, or a lost digit is not detected")
 	}
-	for name, metrics := range map[string][]run.Metrics{
+	for name, metrics := range map[string][]model.Metrics{
 		"fewer epochs":                 all[:len(all)-1],
-		"more epochs":                  append(slices.Clone(all), run.Metrics{Epoch: len(all) + 1, ValELBO: -1e3}),
-		"a changed learning rate":      append(slices.Clone(all[:len(all)-1]), run.Metrics{Epoch: len(all), ValELBO: -1e3, Rate: 1e-4}),
-		"another best validation ELBO": append([]run.Metrics{{Epoch: 1, ValELBO: -1}}, all[1:]...),
+		"more epochs":                  append(slices.Clone(all), model.Metrics{Epoch: len(all) + 1, ValELBO: -1e3}),
+		"a changed learning rate":      append(slices.Clone(all[:len(all)-1]), model.Metrics{Epoch: len(all), ValELBO: -1e3, Rate: 1e-4}),
+		"another best validation ELBO": append([]model.Metrics{{Epoch: 1, ValELBO: -1}}, all[1:]...),
 	} {
 		if _, err := table.check(k, metrics, original); err == nil {
 			t.Errorf("%s: the evaluation is accepted", name)

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hvae/bench/filelock"
-	"hvae/mnist/run"
+	"hvae/mnist/model"
 )
 
 // A trigger is a writer that calls do when the program prints text for the first time.
@@ -224,19 +224,19 @@ func flipped(b []byte, i int) []byte {
 }
 
 func TestAResumeKeepsTheSettings(t *testing.T) {
-	start, dir := t.TempDir(), t.TempDir()
-	mustRun(t, tiny(start)...)
-	model := filepath.Join(start, modelFile)
-	mustRun(t, tiny(dir, append(strings.Fields("-seed 5 -patience 7 -lr 2e-3 -recompute -model hvae -K 1 -tempering untied -vary-eps -draws 2 -importance -eps 0.1 -alpha 0.8 -epochs 1"), "-start", model)...)...)
-	remove(t, start, modelFile) // a resumed run has its own weights
+	first, dir := t.TempDir(), t.TempDir()
+	mustRun(t, tiny(first)...)
+	start := filepath.Join(first, modelFile)
+	mustRun(t, tiny(dir, append(strings.Fields("-seed 5 -patience 7 -lr 2e-3 -recompute -model hvae -K 1 -tempering untied -vary-eps -draws 2 -importance -eps 0.1 -alpha 0.8 -epochs 1"), "-start", start)...)...)
+	remove(t, start) // a resumed run has its own weights
 	refused(t, dir, resume(dir, "-latent", "4", "-seed", "5", "-K", "2", "-batch", "24", "-lr", "1e-4"),
-		"was started with K = 1, not 2; batch = 25, not 24; latent = 3, not 4, and these settings cannot be changed")
+		"was started with K = 1, not 2; latent = 3, not 4; batch = 25, not 24, and these settings cannot be changed")
 	refused(t, dir, resume(dir, "-data", "synthetic"), "the images differ from the dataset")
 	mustRun(t, resume(dir, "-epochs", "2", "-patience", "3", "-recompute=false")...)
 	mustRun(t, resume(dir)...) // with the new settings
-	want := run.Defaults()
+	want := model.Defaults()
 	want.Kind, want.K, want.Tempering, want.VaryEps, want.Latent = "hvae", 1, "untied", true, 3
-	want.Draws, want.Importance, want.Eps, want.Alpha, want.Start = 2, true, 0.1, 0.8, model
+	want.Draws, want.Importance, want.Eps, want.Alpha, want.Start = 2, true, 0.1, 0.8, start
 	want.Epochs, want.Patience, want.Batch, want.Rate, want.Seed, want.Train, want.Data = 2, 3, 25, 0.002, 5, 75, few
 	if diff := cmp.Diff(want, saved(t, dir).Settings); diff != "" {
 		t.Errorf("the state contains other settings (-want +got):\n%s", diff)

@@ -18,7 +18,6 @@ import (
 	"hvae/mnist/data"
 	"hvae/mnist/eval"
 	"hvae/mnist/model"
-	"hvae/mnist/run"
 )
 
 // A table is the table command, which trains and evaluates the models of Table 1. Each run is a folder in out.
@@ -121,12 +120,12 @@ func (t *table) open(create bool) (err error) {
 		t.Images = n
 	}
 	if create {
-		if err := os.MkdirAll(t.out, 0o755); err != nil {
-			return fmt.Errorf("cannot create the folder %w", atomicfile.Named(t.out, err))
-		}
+		t.root, err = createFolder(t.out)
+	} else {
+		t.root, err = os.OpenRoot(t.out)
 	}
 	var b []byte
-	if t.root, err = os.OpenRoot(t.out); err == nil {
+	if err == nil {
 		b, err = atomicfile.ReadIn(t.root, tableFile)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -142,7 +141,7 @@ func (t *table) open(create bool) (err error) {
 	if err != nil {
 		return err
 	}
-	if wrong := run.Differences(stored.protocol, t.protocol); wrong != "" {
+	if wrong := differences(stored.protocol, t.protocol); wrong != "" {
 		return fmt.Errorf("the table in %s was made with %s: use the same settings, or another folder with -out", t.out, wrong)
 	}
 	return nil
@@ -193,31 +192,26 @@ func (t *table) do(ctx context.Context, number int) (*result, error) {
 	if err := t.root.MkdirAll(k.Run, 0o755); err != nil {
 		return nil, err
 	}
-	root, err := t.root.OpenRoot(k.Run)
+	f, err := lockFolder(t.root.OpenRoot(k.Run))
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
-	folder, err := run.Lock(root)
-	if err != nil {
-		return nil, err
-	}
-	defer folder.Unlock()
+	defer f.close()
 	if _, r, err := t.read(k); r != nil || err != nil {
 		return r, err
 	}
-	training, err := t.start(k, folder)
+	training, err := t.start(k, f)
 	if err != nil {
 		return nil, err
 	}
 	fmt.Fprintf(t.stderr, "training %s, %d of %d\n", k.Run, number+1, len(t.tasks))
-	if err := training.Train(ctx, folder, io.Discard, t.stderr, "start the same command again to continue"); err != nil {
+	if err := training.train(ctx, f, io.Discard, t.stderr, "start the same command again to continue"); err != nil {
 		return nil, err
 	}
 	fmt.Fprintf(t.stderr, "evaluating %s, %d of %d\n", k.Run, number+1, len(t.tasks))
 	images := eval.Images{Set: &t.set, N: t.Images, Seed: k.Seed}
-	o := eval.Options{Model: filepath.Join(root.Name(), run.ModelFile), Samples: t.Samples, Runs: t.Runs}
-	results, err := eval.Evaluate(ctx, model.Checkpoint{Config: k.config, Params: training.Best}, images, o, t.stderr)
+	o := eval.Options{Model: filepath.Join(f.Name(), modelFile), Samples: t.Samples, Runs: t.Runs}
+	results, err := eval.Evaluate(ctx, model.Checkpoint{Config: k.config, Params: training.best}, images, o, t.stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -225,27 +219,27 @@ func (t *table) do(ctx context.Context, number int) (*result, error) {
 	e.Settings, _ = json.Marshal(training.Settings) // cannot fail for a struct of numbers and strings
 	e.ELBOs, e.NLLs, e.Seconds = results.ELBOs, results.NLLs, results.Seconds
 	e.SHA256 = e.digest(training.Metrics)
-	if err := folder.Write(run.EvaluationFile, e.encode()); err != nil {
+	if err := f.write(evaluationFile, e.encode()); err != nil {
 		return nil, err
 	}
 	return e.result(k, training.Metrics), t.write(t.report())
 }
 
 // start returns the training run of a task. A state in its folder must have the settings of the table.
-func (t *table) start(k task, folder *run.Folder) (*run.Run, error) {
-	s := run.Defaults()
+func (t *table) start(k task, f *folder) (*trainingRun, error) {
+	s := model.Defaults()
 	s.Config, s.Seed, s.Epochs, s.Patience, s.Train, s.Data = k.config, k.Seed, t.Epochs, t.Patience, t.Train, t.folder
-	state, err := folder.ReadState()
+	old, err := f.readState()
 	if errors.Is(err, fs.ErrNotExist) {
-		return run.New(s, t.set, nil)
+		return newRun(s, t.set, nil)
 	}
 	if err != nil {
 		return nil, err
 	}
 	same := s
-	same.Data, same.Recompute = state.Settings.Data, state.Settings.Recompute
-	if wrong := run.Differences(state.Settings, same); wrong != "" {
+	same.Data, same.Recompute = old.Settings.Data, old.Settings.Recompute
+	if wrong := differences(old.Settings, same); wrong != "" {
 		return nil, fmt.Errorf("the run does not match this table: it was started with %s", wrong)
 	}
-	return run.New(s, t.set, state)
+	return newRun(s, t.set, old)
 }

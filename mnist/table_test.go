@@ -112,7 +112,7 @@ func TestATableWithAnotherProtocolIsRefused(t *testing.T) {
 	for _, c := range [][]string{
 		{"-epochs", "2", "max_epochs = 1, not 2"}, {"-patience", "3", "patience = 100, not 3"}, {"-train", "90", "train = 100, not 90"},
 		{"-limit", "4", "images = 5, not 4"}, {"-samples", "11", "samples = 20, not 11"}, {"-runs", "2", "runs = 1, not 2"},
-		{"-data", "synthetic", "not \"synthetic\""},
+		{"-data", "synthetic", "not synthetic"},
 	} {
 		for _, more := range [][]string{nil, {"-list"}, {"-task", "0"}} {
 			refused(t, out, oneVAE(out, append(more, c[:2]...)...), "the table in "+out+" was made with ", c[2])

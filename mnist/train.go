@@ -11,7 +11,7 @@ import (
 	"hvae/bench/atomicfile"
 	"hvae/bench/command"
 	"hvae/mnist/data"
-	"hvae/mnist/run"
+	"hvae/mnist/model"
 )
 
 var trainCommand = command.Command{
@@ -25,7 +25,7 @@ For example, these commands train an HVAE for ten epochs, and continue for ten m
 }
 
 // trainFlags defines the flags of the train command, which set s, out and resume.
-func trainFlags(s *run.Settings, out *string, resume *bool) *command.Flags {
+func trainFlags(s *model.Settings, out *string, resume *bool) *command.Flags {
 	f := command.NewFlags()
 	f.StringVar(&s.Kind, "model", s.Kind, "`model`: vae or hvae")
 	f.IntVar(&s.K, "K", s.K, "`number` of leapfrog steps of an HVAE")
@@ -52,31 +52,27 @@ func trainFlags(s *run.Settings, out *string, resume *bool) *command.Flags {
 
 // train runs the train command.
 func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	s, out, resume := run.Defaults(), "", false
-	f := trainFlags(&s, &out, &resume)
-	if err := f.Parse(args); err != nil {
+	s, out, resume := model.Defaults(), "", false
+	flags := trainFlags(&s, &out, &resume)
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if out == "" {
 		return command.UsageError("-out is missing: specify a folder for the run's files")
 	}
-	var folder *run.Folder
-	var state *run.State
+	var f *folder
+	var old *state
 	var err error
 	if resume {
-		name := filepath.Join(out, run.StateFile)
-		if _, err := os.Stat(name); err != nil {
-			return fmt.Errorf("there is nothing to resume: %w", atomicfile.Named(name, err))
-		}
-		if folder, err = lock(out); err != nil {
+		if f, err = lockFolder(os.OpenRoot(out)); err != nil {
 			return err
 		}
-		defer folder.Unlock()
-		if state, err = folder.ReadState(); err != nil {
+		defer f.close()
+		if old, err = f.readState(); err != nil {
 			return fmt.Errorf("cannot resume: %w", err)
 		}
-		s = state.Settings
-		if err := f.Parse(args); err != nil { // replace the stored settings by the flags on the command line
+		s = old.Settings
+		if err := flags.Parse(args); err != nil { // replace the stored settings by the flags on the command line
 			return err
 		}
 	}
@@ -84,7 +80,14 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		s.Draws = 0 // the same bound, but with a closed form of the divergence
 	}
 	if err := s.Check(); err != nil {
-		return err
+		return command.UsageError("%v", err)
+	}
+	if resume {
+		same := s
+		same.Epochs, same.Patience, same.Rate, same.Data, same.Recompute = old.Settings.Epochs, old.Settings.Patience, old.Settings.Rate, old.Settings.Data, old.Settings.Recompute
+		if wrong := differences(old.Settings, same); wrong != "" {
+			return fmt.Errorf("cannot resume: the run was started with %s, and these settings cannot be changed", wrong)
+		}
 	}
 	if s.Data, err = dataFolder(s.Data); err != nil {
 		return err
@@ -93,30 +96,26 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r, err := run.New(s, set, state)
+	r, err := newRun(s, set, old)
 	if err != nil {
 		return err
 	}
 	if !resume { // the settings and the data are valid, so create the folder now
-		if folder, err = lock(out); err != nil {
+		if f, err = lockFolder(createFolder(out)); err != nil {
 			return err
 		}
-		defer folder.Unlock()
+		defer f.close()
 	}
 	ignoreBrokenPipes()
-	return r.Train(ctx, folder, stdout, stderr, "continue with -resume")
+	return r.train(ctx, f, stdout, stderr, "continue with -resume")
 }
 
-// lock creates, opens and locks the folder of a run.
-func lock(folder string) (*run.Folder, error) {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return nil, fmt.Errorf("cannot create the folder %w", atomicfile.Named(folder, err))
+// createFolder creates a folder, unless it exists, and opens it.
+func createFolder(name string) (*os.Root, error) {
+	if err := os.MkdirAll(name, 0o755); err != nil {
+		return nil, fmt.Errorf("cannot create the folder %w", atomicfile.Named(name, err))
 	}
-	root, err := os.OpenRoot(folder)
-	if err != nil {
-		return nil, atomicfile.Named(folder, err)
-	}
-	return run.Lock(root)
+	return os.OpenRoot(name)
 }
 
 // dataFolder returns the value of -data in a form that a resumed run can use with another working directory

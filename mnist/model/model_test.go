@@ -401,8 +401,8 @@ func TestRestoredTrainerContinuesBitIdentically(t *testing.T) {
 	step(trainer)
 	for i, best := range [][]Param[float32]{nil, best} {
 		state, err := DecodeState(trainer.State("here", best).Encode())
-		if err != nil || state.Progress != "here" {
-			t.Fatalf("DecodeState returns the progress %q and the error %v", state.Progress, err)
+		if progress := state.Metadata["progress"]; err != nil || progress != "here" {
+			t.Fatalf("DecodeState returns the progress %q and the error %v", progress, err)
 		}
 		other := NewTrainer(free, NewParams[float32](free, 0, 99), 1e-3, 1)
 		again, err := other.Restore(state, 2+i)
@@ -493,5 +493,31 @@ func TestUntiedTemperingStartsTied(t *testing.T) {
 	f := FlowOf(NewParams[float32](Config{Kind: "hvae", K: 3, Tempering: "untied", Latent: 2}, 0, 1))
 	if !(math.Abs(f.Eps-0.2) < 1e-6 && math.Abs(f.Alpha-0.729) < 1e-6 && math.Abs(f.Alpha*f.MomentumSD-1) < 1e-6) {
 		t.Errorf("the flow starts at %+v, want ε = 0.2, Π α_k = 0.729 and s·Π α_k = 1", f)
+	}
+}
+
+// The validation ELBO increases until the best epoch, stays the same for one epoch, and then drops. The epoch
+// after the best must not become the best, although it has the same ELBO.
+func TestTrainingEndsPatienceEpochsAfterTheFirstBest(t *testing.T) {
+	const patience = 2
+	for best := 1; best <= 5; best++ {
+		var all []Metrics
+		for epoch := 1; epoch <= best+patience; epoch++ {
+			m := Metrics{Epoch: epoch, ValELBO: -10 + float64(min(epoch, best))}
+			if epoch > best+1 {
+				m.ValELBO = -20
+			}
+			all = append(all, m)
+			why := Ended(all, 100, patience)
+			if got := Best(all).Epoch; got != min(best, epoch) || (why != "") != (epoch == best+patience) {
+				t.Errorf("after epoch %d, the best epoch is %d and training has ended %q; want the best epoch %d", epoch, got, why, min(best, epoch))
+			}
+		}
+		if why := Ended(all, len(all), 100); !strings.Contains(why, "-epochs") {
+			t.Errorf("after the last epoch, training has ended %q", why)
+		}
+	}
+	if why := Ended(nil, 1, 1); why != "" {
+		t.Errorf("before the first epoch, training has ended %q", why)
 	}
 }

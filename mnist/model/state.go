@@ -20,14 +20,6 @@ const (
 	bestPrefix = "best."           // parameters of the best epoch
 )
 
-// A State is the contents of state.safetensors, from which a training run can be resumed. It contains the
-// current parameters, the averages of the optimiser, the parameters of the best epoch, and the progress.
-type State struct {
-	Progress string // settings and progress of the run, as the caller of Trainer.State encoded them
-
-	file safetensors.File
-}
-
 // stored calls f for each tensor of a state: with a parameter, the prefix of the tensor's name, and the elements.
 func (t *Trainer[T]) stored(best []Param[T], f func(p Param[T], prefix string, data []T)) {
 	for _, p := range t.Params {
@@ -40,8 +32,9 @@ func (t *Trainer[T]) stored(best []Param[T], f func(p Param[T], prefix string, d
 	}
 }
 
-// State returns a safetensors file with the state of the trainer, a description of the progress, and the
-// parameters of the best epoch. best may be nil.
+// State returns the contents of state.safetensors, from which a training run can be resumed: the current parameters,
+// the averages of the optimiser, the parameters of the best epoch, which may be nil, and the progress of the run in
+// the encoding of the caller.
 func (t *Trainer[T]) State(progress string, best []Param[T]) safetensors.File {
 	f := safetensors.File{Metadata: map[string]string{
 		"format": stateFormat, "progress": progress,
@@ -53,32 +46,31 @@ func (t *Trainer[T]) State(progress string, best []Param[T]) safetensors.File {
 
 // DecodeState decodes the contents of a state file and verifies its digest. It does not check the tensors,
 // because their shapes depend on the settings. Restore checks them.
-func DecodeState(b []byte) (s State, err error) {
-	if s.file, err = safetensors.Decode(b, len(b)); err != nil { // the metrics make the header long
-		return s, err
+func DecodeState(b []byte) (safetensors.File, error) {
+	f, err := safetensors.Decode(b, len(b)) // the metrics make the header long
+	switch meta := f.Metadata; {
+	case err != nil:
+		return f, err
+	case meta["format"] != stateFormat:
+		return f, fmt.Errorf("it is not a state file for this program: its format is %.40q, but this program reads only %q", meta["format"], stateFormat)
+	case meta[safetensors.DigestKey] == "":
+		return f, errors.New("it has no SHA-256, so damage to it cannot be detected")
 	}
-	if f := s.file.Metadata["format"]; f != stateFormat {
-		return s, fmt.Errorf("it is not a state file for this program: its format is %.40q, but this program reads only %q", f, stateFormat)
-	}
-	if s.file.Metadata[safetensors.DigestKey] == "" {
-		return s, errors.New("it has no SHA-256, so damage to it cannot be detected")
-	}
-	s.Progress = s.file.Metadata["progress"]
-	return s, nil
+	return f, nil
 }
 
-// Restore sets the parameters and the averages of the optimiser to the values in the state, and the number of
+// Restore sets the parameters and the averages of the optimiser to the values in a state, and the number of
 // steps to steps. It returns the parameters of the best epoch, or nil if the state contains none. If a tensor is
 // missing or unknown, or has a wrong shape or an invalid element, Restore returns an error and changes nothing.
-func (t *Trainer[T]) Restore(s State, steps int) (best []Param[T], err error) {
-	if _, ok := s.file.Tensor(bestPrefix + t.Params[0].Name); ok {
+func (t *Trainer[T]) Restore(state safetensors.File, steps int) (best []Param[T], err error) {
+	if _, ok := state.Tensor(bestPrefix + t.Params[0].Name); ok {
 		best = CloneParams(t.Params)
 	}
-	if err := safetensors.Check(s.file, t.State("", best).Tensors); err != nil {
+	if err := safetensors.Check(state, t.State("", best).Tensors); err != nil {
 		return nil, err
 	}
 	for _, p := range t.Params {
-		if norm, _ := s.file.Tensor(normPrefix + p.Name); slices.ContainsFunc(norm.Data, func(v float32) bool { return v < 0 }) {
+		if norm, _ := state.Tensor(normPrefix + p.Name); slices.ContainsFunc(norm.Data, func(v float32) bool { return v < 0 }) {
 			return nil, fmt.Errorf("tensor %q contains a negative element, but a running gradient norm cannot be negative", norm.Name)
 		}
 	}
@@ -87,7 +79,7 @@ func (t *Trainer[T]) Restore(s State, steps int) (best []Param[T], err error) {
 	if err := t.algorithm.Restore(counted); err != nil {
 		return nil, err
 	}
-	t.stored(best, func(p Param[T], prefix string, data []T) { p.restore(s.file, prefix, data) })
+	t.stored(best, func(p Param[T], prefix string, data []T) { p.restore(state, prefix, data) })
 	return best, nil
 }
 

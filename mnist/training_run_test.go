@@ -1,14 +1,11 @@
-package run
+package main
 
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"flag"
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,22 +15,11 @@ import (
 	"hvae/mnist/model"
 )
 
-var update = flag.Bool("update", false, "replace checked-in figures")
-
 // tinySettings returns the settings of a run with two batches in an epoch.
-func tinySettings() Settings {
-	s := Defaults()
+func tinySettings() model.Settings {
+	s := model.Defaults()
 	s.Latent, s.Train, s.Batch, s.Epochs, s.Data = 1, 20, 10, 1, data.Synthetic
 	return s
-}
-
-func synthetic(t *testing.T) data.Set {
-	t.Helper()
-	set, err := data.Load(t.Context(), data.Synthetic, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return set
 }
 
 // The progress line must contain the mean ELBO of the epoch so far. Its batches have 20, 20 and 10 images.
@@ -47,42 +33,16 @@ func TestProgressOfARun(t *testing.T) {
 		{3, 50, "epoch 4, image 50 of 50, ELBO -100.00", 0.4},
 		{9, 40, "epoch 10, image 40 of 50, ELBO -125.00", 0.98},
 	} {
-		r := &Run{State: State{Settings: Settings{Epochs: 10}, Metrics: make([]Metrics, c.epochs)}, training: make([]int, 50), images: c.images, sum: -5000}
+		r := &trainingRun{state: state{Settings: model.Settings{Epochs: 10}, Metrics: make([]model.Metrics, c.epochs)}, training: make([]int, 50), images: c.images, sum: -5000}
 		if got := r.status(); got != c.status || !(math.Abs(r.done()-c.done) <= 1e-6) {
 			t.Errorf("status %q, done %v; want %q, %v", got, r.done(), c.status, c.done)
 		}
 	}
 }
 
-// The validation ELBO increases until the best epoch, stays the same for one epoch, and then drops. The epoch
-// after the best must not become the best, although it has the same ELBO.
-func TestTrainingEndsPatienceEpochsAfterTheFirstBest(t *testing.T) {
-	const patience = 2
-	for best := 1; best <= 5; best++ {
-		var all []Metrics
-		for epoch := 1; epoch <= best+patience; epoch++ {
-			m := Metrics{Epoch: epoch, ValELBO: -10 + float64(min(epoch, best))}
-			if epoch > best+1 {
-				m.ValELBO = -20
-			}
-			all = append(all, m)
-			why := Ended(all, 100, patience)
-			if got := Best(all).Epoch; got != min(best, epoch) || (why != "") != (epoch == best+patience) {
-				t.Errorf("after epoch %d, the best epoch is %d and training has ended %q; want the best epoch %d", epoch, got, why, min(best, epoch))
-			}
-		}
-		if why := Ended(all, len(all), 100); !strings.Contains(why, "-epochs") {
-			t.Errorf("after the last epoch, training has ended %q", why)
-		}
-	}
-	if why := Ended(nil, 1, 1); why != "" {
-		t.Errorf("before the first epoch, training has ended %q", why)
-	}
-}
-
 // The mean 10²⁰ of z makes log p(z) = −∞ in float32.
 func TestAnInfiniteValidationELBOIsAnError(t *testing.T) {
-	r, err := New(tinySettings(), synthetic(t), nil)
+	r, err := newRun(tinySettings(), digits(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,78 +58,62 @@ func TestAnInfiniteValidationELBOIsAnError(t *testing.T) {
 	}
 }
 
-// The training curve in mnist/README.md must be the curve of its run.
+// The training curve in README.md must be the curve of its run.
 func TestTheCurveMatchesTheCheckedInFigure(t *testing.T) {
-	root, err := os.OpenRoot("../results/2000/vae-85547")
+	run := "results/2000/vae-85547"
+	all, err := readMetrics(folderOf(t, run))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer root.Close()
-	all, err := ReadMetrics(root)
-	metrics, errMetrics := root.ReadFile(MetricsFile)
-	want, errCurve := os.ReadFile("../pictures/curve.svg")
-	if err := errors.Join(err, errMetrics, errCurve); err != nil {
-		t.Fatal(err)
-	}
-	r := &Run{State: State{Settings: Defaults(), Data: "mnist", Metrics: all}}
-	if got := r.curve(); !bytes.Equal(got, want) {
-		t.Errorf("the curve differs from ../pictures/curve.svg; go test -update draws it again")
+	r := &trainingRun{state: state{Settings: model.Defaults(), Data: "mnist", Metrics: all}}
+	if got := r.curve(); !bytes.Equal(got, read(t, "pictures", curveFile)) {
+		t.Errorf("the curve differs from pictures/curve.svg; go test -update draws it again")
 		if *update {
-			os.WriteFile("../pictures/curve.svg", got, 0o644)
+			write(t, got, "pictures", curveFile)
 		}
 	}
-	if again := encodeMetrics(all); !bytes.Equal(again, metrics) {
+	if !bytes.Equal(encodeMetrics(all), read(t, run, metricsFile)) {
 		t.Error("the metrics differ from the file after reading and writing")
 	}
 }
 
-// trained returns the state of a tiny run after one epoch, and the contents of its file.
-func trained(t *testing.T) (*State, []byte, data.Set) {
+// tinyState returns the state of a tiny run after one epoch, and the contents of its file.
+func tinyState(t *testing.T) (*state, []byte) {
 	t.Helper()
-	set := synthetic(t)
-	r, err := New(tinySettings(), set, nil)
+	r, err := newRun(tinySettings(), digits(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := os.OpenRoot(t.TempDir())
+	f, err := lockFolder(os.OpenRoot(t.TempDir()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer root.Close()
-	folder, err := Lock(root)
+	defer f.close()
+	if err := r.train(t.Context(), f, io.Discard, io.Discard, ""); err != nil {
+		t.Fatal(err)
+	}
+	s, err := f.readState()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer folder.Unlock()
-	if err := r.Train(t.Context(), folder, io.Discard, io.Discard, ""); err != nil {
-		t.Fatal(err)
-	}
-	s, err := folder.ReadState()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(filepath.Join(root.Name(), StateFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, b, set
+	return s, read(t, f.Name(), stateFile)
 }
 
 // encodeWith returns the contents of a state file that contains text instead of the progress of r. The
 // SHA-256 is correct.
-func encodeWith(r *Run, text string, best []model.Param[float32]) []byte {
+func encodeWith(r *trainingRun, text string, best []model.Param[float32]) []byte {
 	return r.trainer.State(text, best).Encode()
 }
 
 // Changes of a state that keep its SHA-256 correct must lead to an error instead of a panic.
 func TestImpossibleStatesAreRefused(t *testing.T) {
-	s, b, set := trained(t)
-	r, err := New(s.Settings, set, s)
+	s, b := tinyState(t)
+	r, err := newRun(s.Settings, digits(t), s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	original := s.weights.Progress
-	if again := encodeWith(r, original, r.Best); !bytes.Equal(again, b) {
+	original := s.weights.Metadata["progress"]
+	if again := encodeWith(r, original, r.best); !bytes.Equal(again, b) {
 		t.Fatal("the state differs after reading and writing")
 	}
 	null := func(from, to string) string {
@@ -202,10 +146,10 @@ func TestImpossibleStatesAreRefused(t *testing.T) {
 		"negative seed":   null(`"seed":1`, `"seed":-1`),
 		"VAE with steps":  null(`"K":0`, `"K":3`),
 	} {
-		changed := &State{weights: s.weights}
+		changed := &state{weights: s.weights}
 		err := changed.parse(text)
 		if err == nil {
-			_, err = New(changed.Settings, set, changed)
+			_, err = newRun(changed.Settings, digits(t), changed)
 		}
 		if err == nil || strings.Count(err.Error(), "\n") > 0 {
 			t.Errorf("%s: the error is %v, want one line", name, err)
@@ -213,7 +157,7 @@ func TestImpossibleStatesAreRefused(t *testing.T) {
 	}
 	s, err = decodeState(encodeWith(r, original, nil)) // no best weights
 	if err == nil {
-		_, err = New(s.Settings, set, s)
+		_, err = newRun(s.Settings, digits(t), s)
 	}
 	if err == nil {
 		t.Error("a state without the best weights is accepted")
@@ -226,30 +170,30 @@ func TestImpossibleStatesAreRefused(t *testing.T) {
 }
 
 func TestAStateOfManyEpochsCanBeRead(t *testing.T) {
-	s, _, set := trained(t)
-	r, err := New(s.Settings, set, s)
+	s, _ := tinyState(t)
+	r, err := newRun(s.Settings, digits(t), s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Data = strings.Repeat("x", 20<<20) // longer than the metrics of 150,000 epochs
-	text, err := json.Marshal(r.State)
+	text, err := json.Marshal(r.state)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err := decodeState(encodeWith(r, string(text), r.Best)); err != nil || s.Data != r.Data {
+	if s, err := decodeState(encodeWith(r, string(text), r.best)); err != nil || s.Data != r.Data {
 		t.Errorf("a state with a long header cannot be read: %v", err)
 	}
 }
 
 // A state that parse accepts must be safe to resume.
 func FuzzState(f *testing.F) {
-	valid, _ := json.Marshal(State{Settings: Defaults(), Data: "mnist", Metrics: []Metrics{{Epoch: 1, TrainELBO: -2, ValELBO: -3}}})
+	valid, _ := json.Marshal(state{Settings: model.Defaults(), Data: "mnist", Metrics: []model.Metrics{{Epoch: 1, TrainELBO: -2, ValELBO: -3}}})
 	f.Add(string(valid))
 	f.Add(strings.Replace(string(valid), `"epoch":1`, `"epoch":0`, 1))
 	f.Add(strings.Replace(string(valid), `"val_elbo":-3`, `"val_elbo":null`, 1))
 	f.Add(strings.Replace(string(valid), `"batch":100`, `"batch":-1`, 1))
 	f.Fuzz(func(t *testing.T, text string) {
-		var s State
+		var s state
 		if s.parse(text) != nil {
 			return
 		}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"io"
+	"math"
+	"path/filepath"
+	"strings"
+
+	"hvae/ad"
+	"hvae/bench/atomicfile"
+	"hvae/bench/command"
+	"hvae/hvae"
+	"hvae/linalg"
+	"hvae/linalg/random"
+	"hvae/mnist/data"
+	"hvae/mnist/model"
+)
+
+// pictureFlags are the flags that sample and reconstruct share.
+type pictureFlags struct {
+	*command.Flags
+	checkpoint, out string
+	n               int
+	seed            uint64
+}
+
+// newPictureFlags defines the flags. n is the default of -n. count and seed are the usage texts of -n
+// and -seed.
+func newPictureFlags(n int, count, seed string) *pictureFlags {
+	f := &pictureFlags{Flags: command.NewFlags()}
+	f.StringVar(&f.checkpoint, "checkpoint", "", "`file` of the model, or the folder of its run (required)")
+	f.Range(&f.n, "n", n, 1, 10_000, count)
+	f.Func("o", "`file` for the picture, a PNG (required)", func(name string) error {
+		if !strings.EqualFold(filepath.Ext(name), ".png") {
+			return errors.New("the picture is a PNG, so its name must end in .png")
+		}
+		f.out = name
+		return nil
+	})
+	f.Uint64Var(&f.seed, "seed", 1, seed)
+	return f
+}
+
+// readModel parses the command line and reads the model.
+func (f *pictureFlags) readModel(args []string) (c model.Checkpoint, err error) {
+	if err := f.Parse(args); err != nil {
+		return c, err
+	}
+	if f.out == "" {
+		return c, command.UsageError("-o is missing: specify a PNG file to write")
+	}
+	return readCheckpoint(f.checkpoint)
+}
+
+// sample runs the sample command.
+func sample(_ context.Context, args []string, stdout, stderr io.Writer) error {
+	f := newPictureFlags(64, "`number` of digits", "seed for the latent variables")
+	c, err := f.readModel(args)
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(f.out, samples(c.Config, c.Params, f.n, f.seed)); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "wrote %s: %d images from %v, epoch %d\n", f.out, f.n, c.Config, c.Epoch)
+	return nil
+}
+
+// reconstruct runs the reconstruct command.
+func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f := newPictureFlags(24, "`number` of test digits", "seed for binarisation and noise")
+	var folder string
+	dataFlag(f.Flags, &folder)
+	c, err := f.readModel(args)
+	if err != nil {
+		return err
+	}
+	set, err := loadTestImages(ctx, folder, c, f.n, "n", stderr)
+	if err != nil {
+		return err
+	}
+	x := linalg.New[float32](data.Side*data.Side, f.n)
+	for i := range f.n {
+		data.Binarise(x, i, set.Test.Image(i), random.Stream(f.seed, "mnist reconstruct pixels", i))
+	}
+	picture, logJoints, err := reconstructions(c, x, f.seed)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.checkpoint, err)
+	}
+	if err := atomicfile.Write(f.out, picture); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "wrote %s: test images of %s; the model is %v, epoch %d\n", f.out, set.Name, c.Config, c.Epoch)
+	fmt.Fprintf(stdout, "from left to right: the image, its reconstruction from the encoder's mean, and from ")
+	if c.Config.Kind == "vae" {
+		fmt.Fprintf(stdout, "a draw of z\n")
+		return nil
+	}
+	fmt.Fprintf(stdout, "z_0 … z_%d\nmean of log p(x, z_k) in nats: %s\n", c.Config.K, strings.Join(logJoints, " "))
+	return nil
+}
+
+// samples returns a PNG with the pixel probabilities of n images drawn from a model.
+func samples(c model.Config, params []model.Param[float32], n int, seed uint64) []byte {
+	var t ad.Tape[float32]
+	z := hvae.Noise(&t, random.Stream(seed, "mnist sample"), c.Latent, n)
+	x := ad.Sigmoid(model.NewNetwork(c, model.Vars(t.Const, params)).Decode(z)).Value
+	columns := int(math.Ceil(math.Sqrt(float64(n))))
+	return contact(x, columns, columns)
+}
+
+// reconstructions returns a PNG with a group of K + 3 pictures for each image of x [784×n]: the image, the pixel
+// probabilities at the mean of the variational prior, and the probabilities at the positions z_0 … z_K of the
+// flow, where z_0 is a draw from the variational prior. For a VAE, K = 0. It also returns the mean of
+// log p_θ(x, z_k) over the images for each k as text, and an error if it is not finite.
+func reconstructions(c model.Checkpoint, x linalg.Matrix[float32], seed uint64) (picture []byte, logJoints []string, err error) {
+	var t ad.Tape[float32]
+	network, n := model.NewNetwork(c.Config, model.Vars(t.Const, c.Params)), x.Cols
+	images := t.Const(x)
+	mean, std := network.Encode(images)
+	rng := random.Stream(seed, "mnist reconstruct")
+	epsilon, gamma0 := hvae.Noise(&t, rng, c.Config.Latent, n), hvae.Noise(&t, rng, c.Config.Latent, n)
+	start := network.Draw(images, mean, std, epsilon, gamma0).Start
+	flow, shown := network.Flow(images), []linalg.Matrix[float32]{x, ad.Sigmoid(network.Decode(mean)).Value}
+	for k, s := range flow.Path(start) {
+		logJoint := float64(ad.Mean(flow.Target.LogJoint(s.Z)).Scalar())
+		if math.IsNaN(logJoint) || math.IsInf(logJoint, 0) {
+			return nil, nil, fmt.Errorf("log p(x, z_%d) is not finite: the model is damaged or has diverged", k)
+		}
+		shown, logJoints = append(shown, ad.Sigmoid(network.Decode(s.Z)).Value), append(logJoints, fmt.Sprintf("%.1f", logJoint))
+	}
+	group := len(shown)
+	digits := linalg.New[float32](x.Rows, group*n)
+	for r := range digits.Rows {
+		for i := range digits.Cols {
+			digits.Row(r)[i] = shown[i%group].At(r, i/group)
+		}
+	}
+	return contact(digits, group, group*min(max(1, 12/group), n)), logJoints, nil
+}
+
+// contact returns a contact sheet as a PNG. The digits are the columns of x [784×n], with values from 0
+// (black) to 1 (white). Each row of the sheet has the given number of columns, divided into groups.
+func contact(x linalg.Matrix[float32], group, columns int) []byte {
+	const side, scale, gap, apart, margin = 28, 2, 4, 20, 8 // in pixels; apart is the gap between groups
+	const pitch = side*scale + gap
+	left := func(column int) int { return margin + column*pitch + column/group*(apart-gap) }
+	rows := (x.Cols + columns - 1) / columns
+	sheet := image.NewGray(image.Rect(0, 0, left(columns-1)+pitch-gap+margin, 2*margin+rows*pitch-gap))
+	draw.Draw(sheet, sheet.Bounds(), image.White, image.Point{}, draw.Src)
+	for n := range x.Cols {
+		for i := range side * side {
+			at := image.Pt(left(n%columns)+i%side*scale, margin+n/columns*pitch+i/side*scale)
+			grey := image.NewUniform(color.Gray{uint8(math.Round(255 * float64(x.At(i, n))))})
+			draw.Draw(sheet, image.Rectangle{at, at.Add(image.Pt(scale, scale))}, grey, image.Point{}, draw.Src)
+		}
+	}
+	var b bytes.Buffer
+	png.Encode(&b, sheet) // fails only if an edge has 2³² pixels or more
+	return b.Bytes()
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"hvae/bench/atomicfile"
+	"hvae/bench/command"
+	"hvae/bench/plot"
+	"hvae/bench/progress"
+	"hvae/linalg"
+	"hvae/linalg/random"
+	"hvae/mnist/data"
+	"hvae/mnist/model"
+)
+
+// A trainingRun trains a model and saves its files in a folder. An interrupted or killed run can be resumed
+// after its last finished epoch. All random numbers are keyed by the epoch, so the resumed run and an
+// uninterrupted run with the same kernels (vector or plain Go) write the same bytes, except for times.
+type trainingRun struct {
+	state
+	best    []model.Param[float32] // weights after the best epoch, nil in the first epoch
+	resumed bool                   // whether the folder contains files of the run
+
+	set                  data.Set
+	training, validation []int // indices of images in set.Train
+	trainer              *model.Trainer[float32]
+
+	images int     // number of images trained in the current epoch
+	sum    float64 // training ELBO, summed over these images
+}
+
+// newRun returns a new run or, if old is not nil, the run with this state, whose settings may differ in those
+// that do not affect past epochs. It returns an error if the settings do not fit the dataset, or if the state
+// is from other images.
+func newRun(s model.Settings, set data.Set, old *state) (*trainingRun, error) {
+	r := &trainingRun{state: state{Settings: s, Data: set.Name, DataSHA256: set.SHA256()}, resumed: old != nil, set: set}
+	r.training, r.validation = data.Split(set.Train, s.Seed)
+	if s.Train > len(r.training) {
+		return nil, command.UsageError("invalid value %d for flag -train: there are %d training images", s.Train, len(r.training))
+	}
+	if s.Train > 0 {
+		r.training = r.training[:s.Train]
+	}
+	params := model.NewParams[float32](s.Config, data.MeanLogit(set.Train, r.training), s.Seed)
+	if s.Start != "" && old == nil {
+		if err := model.CopyWeights(params, s.Start); err != nil {
+			return nil, err
+		}
+	}
+	r.trainer = model.NewTrainer(s.Config, params, s.Rate, s.Seed)
+	r.trainer.Recompute = s.Recompute
+	if old == nil {
+		return r, nil
+	}
+	if r.DataSHA256 != old.DataSHA256 {
+		return nil, fmt.Errorf("the images differ from the dataset %.40q, with which the run was started: specify the folder of this dataset with -data", old.Data)
+	}
+	r.Metrics, r.RateChanged = old.Metrics, old.RateChanged || old.Settings.Rate != s.Rate
+	batches := (len(r.training) + s.Batch - 1) / s.Batch
+	var err error
+	r.best, err = r.trainer.Restore(old.weights, len(r.Metrics)*batches)
+	if err == nil && (r.best == nil) != (len(r.Metrics) == 0) {
+		err = fmt.Errorf("there are metrics of %d epochs, but the weights of the best epoch do not fit", len(r.Metrics))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot resume from %s: %w", stateFile, err)
+	}
+	return r, nil
+}
+
+// train trains until training has ended (see model.Ended) or ctx is done. After each epoch, it writes the state
+// and then the other files. If the folder does not match the run, it returns an error and writes nothing. It
+// prints its results to stdout and its progress to stderr, and ignores failures to print. If ctx is done, it
+// returns an error that ends with advice, which explains how to continue.
+func (r *trainingRun) train(ctx context.Context, f *folder, stdout, stderr io.Writer, advice string) error {
+	if err := r.check(f); err != nil {
+		return err
+	}
+	if err := r.save(f, true); err != nil {
+		return err
+	}
+	line := progress.New(stderr, r.done(), func(time.Duration) string { return r.status() })
+	defer line.Clear()
+	for {
+		best := model.Best(r.Metrics)
+		if why := model.Ended(r.Metrics, r.Settings.Epochs, r.Settings.Patience); why != "" {
+			fmt.Fprintf(stdout, "training has ended: %s\nbest validation ELBO %.2f on %s after epoch %d; the model is %s\n",
+				why, best.ValELBO, r.Data, best.Epoch, filepath.Join(f.Name(), modelFile))
+			return nil
+		}
+		m, err := r.trainEpoch(ctx, line)
+		line.Clear()
+		if err != nil && ctx.Err() != nil {
+			return fmt.Errorf("%w in epoch %d, which will start again; the state is saved in %s; %s", context.Cause(ctx), len(r.Metrics)+1, f.Name(), advice)
+		}
+		if err != nil {
+			return fmt.Errorf("training diverged in epoch %d; the state before this epoch is saved in %s, and the train command can continue from it with -resume and a smaller -lr (%w)",
+				len(r.Metrics)+1, f.Name(), err)
+		}
+		r.Metrics = append(r.Metrics, m)
+		improved, note := model.Best(r.Metrics) == m, ""
+		if improved {
+			note = "  best so far"
+			r.best = model.CloneParams(r.trainer.Params)
+		}
+		if err := r.save(f, improved); err != nil {
+			return err
+		}
+		fmt.Fprintf(stdout, "epoch %d  train %.2f  validation %.2f  %.1f s%s\n", m.Epoch, m.TrainELBO, m.ValELBO, m.Seconds, note)
+	}
+}
+
+// trainEpoch trains an epoch and returns its metrics. The validation ELBO is computed in batches of 1,000
+// images.
+func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m model.Metrics, err error) {
+	began, epoch, order := time.Now(), len(r.Metrics)+1, slices.Clone(r.training)
+	random.Stream(r.Settings.Seed, "mnist shuffle", epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	r.images, r.sum = 0, 0
+	for batch := range slices.Chunk(order, r.Settings.Batch) {
+		elbo, err := r.trainer.Step(ctx, batch, r.binarise)
+		if err != nil {
+			return m, fmt.Errorf("after %d of %d images: %w", r.images, len(order), err)
+		}
+		r.sum += elbo * float64(len(batch))
+		r.images += len(batch)
+		line.Set(r.done())
+	}
+	validation, validated := 0.0, 0
+	for batch := range slices.Chunk(r.validation, 1000) {
+		noise := random.Stream(r.Settings.Seed, "mnist validation noise", epoch, validated).Uint64()
+		elbo, err := r.trainer.ELBO(ctx, batch, r.binariseOnce, noise)
+		if err == nil && math.IsInf(elbo, 0) {
+			err = fmt.Errorf("the ELBO is %v", elbo)
+		}
+		if err != nil {
+			return m, fmt.Errorf("validation: %w", err)
+		}
+		validation += elbo * float64(len(batch))
+		validated += len(batch)
+	}
+	m = model.Metrics{Epoch: epoch, TrainELBO: r.sum / float64(len(order)), ValELBO: validation / float64(validated), Flow: model.FlowOf(r.trainer.Params)}
+	if m.Seconds = time.Since(began).Seconds(); r.RateChanged {
+		m.Rate = r.Settings.Rate
+	}
+	return m, nil
+}
+
+// status returns the text of the progress line, which contains the mean training ELBO of the epoch so far.
+func (r *trainingRun) status() string {
+	return fmt.Sprintf("epoch %d, image %d of %d, ELBO %.2f", len(r.Metrics)+1, r.images, len(r.training), r.sum/float64(r.images))
+}
+
+// done returns the finished fraction of the run, assuming no early stopping.
+func (r *trainingRun) done() float64 {
+	return (float64(len(r.Metrics)) + float64(r.images)/float64(len(r.training))) / float64(r.Settings.Epochs)
+}
+
+// binarise binarises a training image. Each use of an image has new pixels.
+func (r *trainingRun) binarise(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
+	data.Binarise(x, j, r.set.Train.Image(image), rng)
+}
+
+// binariseOnce binarises a validation image. Its pixels are the same in each epoch, as in the authors' code, but
+// the noise is new. This noise affects when early stopping ends a run (mnist/results/README.md).
+func (r *trainingRun) binariseOnce(x linalg.Matrix[float32], j, image int, _ *rand.Rand) {
+	data.Binarise(x, j, r.set.Train.Image(image), random.Stream(r.Settings.Seed, "mnist validation pixels", image))
+}
+
+// check returns an error if the folder contains files that the run must not replace. A new run replaces no file
+// of a run. A resumed run replaces only metrics and models that it has written, perhaps in an earlier epoch.
+func (r *trainingRun) check(f *folder) error {
+	for _, file := range []string{stateFile, metricsFile, modelFile, curveFile, samplesFile, evaluationFile} {
+		if _, err := f.Lstat(file); err == nil && !r.resumed {
+			return fmt.Errorf("%s already contains %s of a run: continue it with -resume, or choose another folder with -out", f.Name(), file)
+		}
+	}
+	for file, own := range map[string]func(b []byte) bool{
+		metricsFile: func(b []byte) bool { return bytes.HasPrefix(encodeMetrics(r.Metrics), b) },
+		modelFile:   r.wrote,
+	} {
+		b, err := atomicfile.ReadIn(f.Root, file)
+		if err == nil && !own(b) {
+			err = fmt.Errorf("%s is damaged, or is not from the same run as %s: put back the state of this run, or move %[3]s away to write it again from the state",
+				filepath.Join(f.Name(), file), stateFile, file)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// wrote reports whether the run wrote the model b.
+func (r *trainingRun) wrote(b []byte) bool {
+	c, err := model.DecodeCheckpoint(b)
+	c.Config.Eps, c.Config.Alpha = r.Settings.Eps, r.Settings.Alpha // initial values, which the model does not store
+	return err == nil && c.Config == r.Settings.Config && c.Seed == r.Settings.Seed &&
+		c.Epoch <= len(r.Metrics) && c.ELBO == r.Metrics[c.Epoch-1].ValELBO
+}
+
+// save writes the state and then the other files from it. It writes the best model only if best is true.
+func (r *trainingRun) save(f *folder, best bool) error {
+	progress, _ := json.Marshal(r.state) // cannot fail, because all numbers are finite
+	if err := f.write(stateFile, r.trainer.State(string(progress), r.best).Encode()); err != nil || r.best == nil {
+		return err
+	}
+	if err := f.write(metricsFile, encodeMetrics(r.Metrics)); err != nil {
+		return err
+	}
+	if err := f.write(curveFile, r.curve()); err != nil || !best {
+		return err
+	}
+	s, m := r.Settings, model.Best(r.Metrics)
+	c := model.Checkpoint{Config: s.Config, Params: r.best, Seed: s.Seed, Epoch: m.Epoch, ELBO: m.ValELBO, Data: r.Data, DataSHA256: r.DataSHA256}
+	if err := f.write(modelFile, c.File().Encode()); err != nil {
+		return err
+	}
+	return f.write(samplesFile, samples(s.Config, r.best, 64, s.Seed))
+}
+
+// curve returns a plot of the metrics as SVG.
+func (r *trainingRun) curve() []byte {
+	train, validation := plot.Series{Label: "training"}, plot.Series{Label: "validation"}
+	for _, m := range r.Metrics {
+		train.X, train.Y = append(train.X, float64(m.Epoch)), append(train.Y, m.TrainELBO)
+		validation.Y = append(validation.Y, m.ValELBO)
+	}
+	validation.X = train.X
+	epoch := model.Best(r.Metrics).Epoch
+	best := plot.Series{Label: fmt.Sprintf("best epoch, %d", epoch), X: train.X[epoch-1 : epoch], Y: validation.Y[epoch-1 : epoch], Style: plot.Points}
+	return plot.Chart{
+		Title: fmt.Sprintf("Training: %v, on %s", r.Settings.Config, r.Data), XLabel: "epoch", YLabel: "ELBO (nats)",
+		LogX: true, Series: []plot.Series{train, validation, best},
+	}.SVG()
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"hvae/bench/atomicfile"
+	"hvae/bench/filelock"
+	"hvae/mnist/model"
+	"hvae/mnist/safetensors"
+)
+
+// The files of a run. stateFile is the truth; the program writes the others from it.
+const (
+	stateFile      = "state.safetensors" // all data for resuming the run
+	modelFile      = "model.safetensors" // weights after the best epoch
+	metricsFile    = "metrics.jsonl"     // a JSON object for each epoch
+	curveFile      = "curve.svg"         // plot of the metrics
+	samplesFile    = "samples.png"       // digits that the model generates
+	evaluationFile = "evaluation.json"   // written by the table command after training
+
+	lockFile = ".lock" // empty; locked while the train or table command uses the folder
+)
+
+// A folder is the folder of a run, locked by this process. It remains the same folder if it is moved. A new
+// folder at its old path is never used.
+type folder struct {
+	*os.Root
+	lock *os.File
+}
+
+// lockFolder locks the folder root until close is called. If another process has locked it, the error wraps
+// filelock.ErrInUse. If err is not nil, lockFolder returns err.
+func lockFolder(root *os.Root, err error) (*folder, error) {
+	if err != nil {
+		return nil, err
+	}
+	lock, err := filelock.Take(root, lockFile)
+	if errors.Is(err, filelock.ErrInUse) {
+		err = fmt.Errorf("the run in %s is %w", root.Name(), err)
+	}
+	return &folder{root, lock}, err
+}
+
+func (f *folder) close() {
+	f.lock.Close()
+	f.Root.Close()
+}
+
+// write replaces a file of the run.
+func (f *folder) write(file string, b []byte) error {
+	if err := atomicfile.WriteIn(f.Root, ".tmp", file, b); err != nil {
+		return fmt.Errorf("cannot write %w", err)
+	}
+	return nil
+}
+
+// A state is the contents of stateFile, which holds all data for resuming the run except the images.
+type state struct {
+	Settings    model.Settings  `json:"settings"`
+	Data        string          `json:"data"` // name of the dataset
+	DataSHA256  string          `json:"data_sha256"`
+	RateChanged bool            `json:"lr_changed"` // whether a resumed run has changed the learning rate
+	Metrics     []model.Metrics `json:"metrics"`    // of all finished epochs
+
+	weights safetensors.File
+}
+
+// readState reads the state of the run. If there is no state, the error wraps fs.ErrNotExist.
+func (f *folder) readState() (*state, error) {
+	b, err := atomicfile.ReadIn(f.Root, stateFile)
+	if err != nil {
+		return nil, err
+	}
+	s, err := decodeState(b)
+	if err != nil {
+		err = fmt.Errorf("%s cannot be read: %w", filepath.Join(f.Name(), stateFile), err)
+	}
+	return s, err
+}
+
+// decodeState decodes the contents of stateFile. It does not check the weights, because their shapes depend on
+// the model.
+func decodeState(b []byte) (s *state, err error) {
+	s = new(state)
+	if s.weights, err = model.DecodeState(b); err != nil {
+		return nil, err
+	}
+	return s, s.parse(s.weights.Metadata["progress"])
+}
+
+// parse sets s to the JSON value in text. It returns an error if the state is impossible.
+func (s *state) parse(text string) error {
+	if err := decode([]byte(text), s); err != nil {
+		return fmt.Errorf("the key progress in its metadata is damaged: %w", err)
+	}
+	for i, m := range s.Metrics {
+		if m.Epoch != i+1 {
+			return fmt.Errorf("epoch %d follows epoch %d", m.Epoch, i)
+		}
+	}
+	return s.Settings.Check()
+}
+
+// decode decodes JSON that json.Marshal has encoded. It returns an error if b differs from the encoding of
+// the decoded value, because package json ignores missing and unknown fields and decodes null as 0.
+func decode(b []byte, v any) error {
+	if err := json.Unmarshal(b, v); err != nil {
+		return err
+	}
+	if again, err := json.Marshal(v); err != nil || !bytes.Equal(again, b) {
+		return errors.New("a value is missing, unknown or null")
+	}
+	return nil
+}
+
+// differences lists the fields of two structs of the same type that differ, by their names in JSON, such as
+// "seed = 1, not 2".
+func differences(old, current any) string {
+	var all []string
+	a, b := reflect.ValueOf(old), reflect.ValueOf(current)
+	for _, f := range reflect.VisibleFields(a.Type()) {
+		if x, y := a.FieldByIndex(f.Index), b.FieldByIndex(f.Index); !f.Anonymous && !x.Equal(y) {
+			all = append(all, fmt.Sprintf("%s = %v, not %v", f.Tag.Get("json"), x, y))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// encodeMetrics returns the contents of metricsFile.
+func encodeMetrics(all []model.Metrics) []byte {
+	var lines bytes.Buffer
+	for _, m := range all {
+		json.NewEncoder(&lines).Encode(m) // cannot fail, because all numbers are finite
+	}
+	return lines.Bytes()
+}
+
+// readMetrics reads the metrics of all epochs from the folder of a run. It returns nil if there are none.
+func readMetrics(root *os.Root) (all []model.Metrics, err error) {
+	b, err := atomicfile.ReadIn(root, metricsFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for line := range bytes.Lines(b) {
+		var m model.Metrics
+		if decode(bytes.TrimSuffix(line, []byte("\n")), &m) != nil || m.Epoch != len(all)+1 {
+			return nil, fmt.Errorf("line %d of %s is damaged: %.100q", len(all)+1, filepath.Join(root.Name(), metricsFile), line)
+		}
+		all = append(all, m)
+	}
+	return all, err
+}
