@@ -185,20 +185,13 @@ func difference(f func(s float64) float64, h float64) float64 {
 	return (4*central(h/2) - central(h)) / 3
 }
 
-func norm(x []float64) float64 {
-	s := 0.0
-	for _, v := range x {
-		s += v * v
-	}
-	return math.Sqrt(s)
-}
-
+// relativeError returns ‖got − want‖/‖want‖, or ‖got − want‖·1000 if want is smaller than 10⁻³.
 func relativeError(got, want []float64) float64 {
-	d := make([]float64, len(got))
-	for i := range d {
-		d[i] = got[i] - want[i]
+	distance, size := 0.0, 0.0
+	for i, w := range want {
+		distance, size = distance+(got[i]-w)*(got[i]-w), size+w*w
 	}
-	return norm(d) / max(norm(want), 1e-3)
+	return math.Sqrt(distance) / max(math.Sqrt(size), 1e-3)
 }
 
 // check compares the derivatives of p.f at a random point with finite differences. The results of Grad, of
@@ -217,13 +210,9 @@ func (p *problem) check(t *testing.T, rng *rand.Rand, shapes []linalg.Shape) {
 		p.x = append(p.x, m)
 		n += len(m.Data)
 	}
-	v := make([]float64, n) // a random unit vector
+	v := make([]float64, n) // a random vector whose length is about 1
 	for i := range v {
-		v[i] = rng.NormFloat64()
-	}
-	length := norm(v)
-	for i := range v {
-		v[i] /= length
+		v[i] = rng.NormFloat64() / math.Sqrt(float64(n))
 	}
 	g, numeric := p.gradient(), make([]float64, n)
 	for i := range numeric {

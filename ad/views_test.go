@@ -190,15 +190,12 @@ func TestContributionsAreNotOverwritten(t *testing.T) {
 		squares := Add(Square(u), Square(v)) // recorded earlier, so its differentiation rules run after r.rule
 		F := Add(squares, addWithRule(r.rule, u, v))
 		values := slices.Concat(u.Value.Data, v.Value.Data)
-		gx, gz := Grad(F, x), Grad(F, z)
-		g := Backward(nil, F, x, z)
-		for i := range a.Data {
-			wantA, wantB := r.wantA(a.Data[i], b.Data[i]), r.wantB(a.Data[i], b.Data[i])
-			if gx.Value.Data[i] != wantA || gz.Value.Data[i] != wantB {
-				t.Errorf("%s: Grad: elements %d of the gradients are %v and %v, want %v and %v", name, i, gx.Value.Data[i], gz.Value.Data[i], wantA, wantB)
-			}
-			if p, q := g[0].Data[i], g[1].Data[i]; p != wantA || q != wantB {
-				t.Errorf("%s: Backward: elements %d of the gradients are %v and %v, want %v and %v", name, i, p, q, wantA, wantB)
+		for sweep, g := range map[string][]matrix{"Grad": {Grad(F, x).Value, Grad(F, z).Value}, "Backward": Backward(nil, F, x, z)} {
+			for i := range a.Data {
+				wantA, wantB := r.wantA(a.Data[i], b.Data[i]), r.wantB(a.Data[i], b.Data[i])
+				if p, q := g[0].Data[i], g[1].Data[i]; p != wantA || q != wantB {
+					t.Errorf("%s: %s: elements %d of the gradients are %v and %v, want %v and %v", name, sweep, i, p, q, wantA, wantB)
+				}
 			}
 		}
 		if !slices.Equal(slices.Concat(u.Value.Data, v.Value.Data), values) {

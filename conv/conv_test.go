@@ -73,25 +73,43 @@ func visit(g Geometry, f func(y, co, tap, x int)) {
 	}
 }
 
-// far reports whether an element of got differs from want by more than 1e-12·max(1, |want|), which
-// exceeds all rounding errors in these tests.
-func far(got, want linalg.Matrix[float64]) bool {
-	for i := range want.Data {
-		if !(math.Abs(got.Data[i]-want.Data[i]) <= 1e-12*max(1, math.Abs(want.Data[i]))) {
+// far reports whether an element of got differs from want by more than tolerance·max(1, |want|).
+func far[T linalg.Float](got, want linalg.Matrix[T], tolerance float64) bool {
+	for i, w := range want.Data {
+		if !(math.Abs(float64(got.Data[i]-w)) <= tolerance*max(1, math.Abs(float64(w)))) {
 			return true
 		}
 	}
 	return false
 }
 
+// operands contains the operands of the convolution, its transpose and its weight gradient.
+type operands[T linalg.Float] struct{ w, x, delta, outBias, inBias linalg.Matrix[T] }
+
+func randomOperands[T linalg.Float](rng *rand.Rand, g Geometry, batch int) operands[T] {
+	return operands[T]{random[T](rng, g.Taps(), g.OutC), random[T](rng, g.In(), batch), random[T](rng, g.Out(), batch),
+		random[T](rng, g.OutC, 1), random[T](rng, g.InC, 1)}
+}
+
+// run returns the convolution, its transpose and its weight gradient.
+func (o operands[T]) run(g Geometry) (y, in, weight linalg.Matrix[T]) {
+	y, in, weight = linalg.New[T](g.Out(), o.x.Cols), linalg.New[T](g.In(), o.x.Cols), linalg.New[T](g.Taps(), g.OutC)
+	for _, m := range []linalg.Matrix[T]{y, in, weight} {
+		m.Fill(T(math.NaN())) // the results must not depend on the old elements
+	}
+	conv(&g, y, o.w, o.x, o.outBias)
+	transpose(&g, in, o.w, o.delta, o.inBias)
+	weightGradient(&g, weight, o.delta, o.x, make([]T, len(o.delta.Data)))
+	return y, in, weight
+}
+
 func TestValuesAgainstNestedLoops(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, g := range geometries(rng, 300) {
 		batch := 1 + rng.IntN(6)
-		w, x, delta := random[float64](rng, g.Taps(), g.OutC), random[float64](rng, g.In(), batch), random[float64](rng, g.Out(), batch)
-		y, in, weight := linalg.New[float64](g.Out(), batch), linalg.New[float64](g.In(), batch), linalg.New[float64](g.Taps(), g.OutC)
-		wantY, wantIn, wantW := y.Clone(), in.Clone(), weight.Clone()
-		outBias, inBias := random[float64](rng, g.OutC, 1), random[float64](rng, g.InC, 1)
+		op := randomOperands[float64](rng, g, batch)
+		y, in, weight := op.run(g)
+		wantY, wantIn, wantW := linalg.New[float64](g.Out(), batch), linalg.New[float64](g.In(), batch), linalg.New[float64](g.Taps(), g.OutC)
 		products := 0
 		visit(g, func(_, _, _, _ int) { products++ })
 		if got := g.MultiplyAdds(); got != products {
@@ -99,25 +117,19 @@ func TestValuesAgainstNestedLoops(t *testing.T) {
 		}
 		for b := range batch {
 			for i := range g.Out() {
-				wantY.Row(i)[b] = outBias.Data[i%g.OutC]
+				wantY.Row(i)[b] = op.outBias.Data[i%g.OutC]
 			}
 			for i := range g.In() {
-				wantIn.Row(i)[b] = inBias.Data[i%g.InC]
+				wantIn.Row(i)[b] = op.inBias.Data[i%g.InC]
 			}
 			visit(g, func(o, co, tap, i int) {
-				wantY.Row(o)[b] += w.At(tap, co) * x.At(i, b)
-				wantIn.Row(i)[b] += w.At(tap, co) * delta.At(o, b)
-				wantW.Row(tap)[co] += delta.At(o, b) * x.At(i, b)
+				wantY.Row(o)[b] += op.w.At(tap, co) * op.x.At(i, b)
+				wantIn.Row(i)[b] += op.w.At(tap, co) * op.delta.At(o, b)
+				wantW.Row(tap)[co] += op.delta.At(o, b) * op.x.At(i, b)
 			})
 		}
-		for _, m := range []matrix{y, in, weight} {
-			m.Fill(math.NaN()) // the results must not depend on the old elements
-		}
-		conv(&g, y, w, x, outBias)
-		transpose(&g, in, w, delta, inBias)
-		weightGradient(&g, weight, delta, x, make([]float64, len(delta.Data)))
-		if far(y, wantY) || far(in, wantIn) || far(weight, wantW) {
-			t.Fatalf("%+v: the result is wrong: %v for Conv, %v for Transpose, %v for WeightGradient", g, far(y, wantY), far(in, wantIn), far(weight, wantW))
+		if wrong := []bool{far(y, wantY, 1e-12), far(in, wantIn, 1e-12), far(weight, wantW, 1e-12)}; slices.Contains(wrong, true) {
+			t.Fatalf("%+v: whether the results of Conv, Transpose and WeightGradient are wrong: %v", g, wrong)
 		}
 	}
 }
@@ -180,22 +192,14 @@ func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
 			// at returns F at point + h·direction and its first two derivatives with respect to h.
 			at := func(h float64) (F, slope, curvature float64) {
 				tape.Reset()
+				p := tape.Leaf(linalg.Column(h))
 				var x []*ad.Var[float64]
 				for i, m := range point {
-					p := tape.Matrix(m.Rows, m.Cols)
-					linalg.MulAdd(p, linalg.Column(h), direction[i], m)
-					x = append(x, tape.Leaf(p))
+					x = append(x, ad.MulAdd(p, tape.Const(direction[i]), tape.Const(m)))
 				}
 				y := ad.Sum(ad.Tanh(ad.Scale(f.op(&g, x), 0.2)))
-				slopeOf := func(u *ad.Var[float64]) *ad.Var[float64] {
-					s := tape.Scalar(0)
-					for i, v := range direction {
-						s = ad.Add(s, ad.Dot(ad.Grad(u, x[i]), tape.Const(v)))
-					}
-					return s
-				}
-				d := slopeOf(y)
-				return y.Scalar(), d.Scalar(), slopeOf(d).Scalar()
+				d := ad.Grad(y, p)
+				return y.Scalar(), d.Scalar(), ad.Grad(d, p).Scalar()
 			}
 			difference := func(of func(h float64) float64) float64 {
 				const h = 1e-3
@@ -217,19 +221,12 @@ func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
 
 func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
-	for _, c := range []struct {
-		g     Geometry
-		batch int
-	}{{Same(14, 14, 16, 32, 5, 2), 7}, {Same(28, 28, 1, 16, 5, 2), 150}} {
-		g, batch := c.g, c.batch
-		w, x, delta := random[float32](rng, g.Taps(), g.OutC), random[float32](rng, g.In(), batch), random[float32](rng, g.Out(), batch)
-		bias := random[float32](rng, g.InC, 1)
+	for batch, g := range map[int]Geometry{7: Same(14, 14, 16, 32, 5, 2), 150: Same(28, 28, 1, 16, 5, 2)} {
+		op := randomOperands[float32](rng, g, batch)
+		op.outBias = linalg.Matrix[float32]{} // no bias
 		run := func(procs int) []float32 {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-			y, in, weight := linalg.New[float32](g.Out(), batch), linalg.New[float32](g.In(), batch), linalg.New[float32](g.Taps(), g.OutC)
-			conv(&g, y, w, x, linalg.Matrix[float32]{})
-			transpose(&g, in, w, delta, bias)
-			weightGradient(&g, weight, delta, x, make([]float32, len(delta.Data)))
+			y, in, weight := op.run(g)
 			return slices.Concat(y.Data, in.Data, weight.Data)
 		}
 		want := run(1)
@@ -248,16 +245,8 @@ func TestASampleDoesNotDependOnItsBatch(t *testing.T) {
 	const batch = 37
 	rng := rand.New(rand.NewPCG(6, 1))
 	for _, g := range geometries(rng, 20) {
-		w, x, delta := random[float32](rng, g.Taps(), g.OutC), random[float32](rng, g.In(), batch), random[float32](rng, g.Out(), batch)
-		outBias, inBias := random[float32](rng, g.OutC, 1), random[float32](rng, g.InC, 1)
-		all := func(x, delta linalg.Matrix[float32]) (y, in, weight linalg.Matrix[float32]) {
-			y, in, weight = linalg.New[float32](g.Out(), x.Cols), linalg.New[float32](g.In(), x.Cols), linalg.New[float32](g.Taps(), g.OutC)
-			conv(&g, y, w, x, outBias)
-			transpose(&g, in, w, delta, inBias)
-			weightGradient(&g, weight, delta, x, make([]float32, len(delta.Data)))
-			return y, in, weight
-		}
-		y, in, weight := all(x, delta)
+		op := randomOperands[float32](rng, g, batch)
+		y, in, weight := op.run(g)
 		sum := linalg.New[float32](g.Taps(), g.OutC)
 		for _, part := range [][2]int{{0, 16}, {16, 17}, {17, 20}, {20, batch}} {
 			columns := func(m linalg.Matrix[float32]) linalg.Matrix[float32] {
@@ -267,48 +256,38 @@ func TestASampleDoesNotDependOnItsBatch(t *testing.T) {
 				}
 				return p
 			}
-			py, pin, pweight := all(columns(x), columns(delta))
+			py, pin, pweight := operands[float32]{op.w, columns(op.x), columns(op.delta), op.outBias, op.inBias}.run(g)
 			if !slices.Equal(py.Data, columns(y).Data) || !slices.Equal(pin.Data, columns(in).Data) {
 				t.Errorf("%+v: samples %d to %d give different bits without the other samples", g, part[0], part[1]-1)
 			}
 			linalg.Add(sum, sum, pweight)
 		}
-		for i, want := range weight.Data {
-			if !(math.Abs(float64(sum.Data[i]-want)) <= 1e-4*max(1, math.Abs(float64(want)))) {
-				t.Errorf("%+v: element %d of the sum of weight gradients is %v, want %v", g, i, sum.Data[i], want)
-			}
+		if far(sum, weight, 1e-4) {
+			t.Errorf("%+v: the sum of weight gradients is %v, want %v", g, sum, weight)
 		}
 	}
 }
 
 func TestMisusePanics(t *testing.T) {
+	var tape ad.Tape[float64]
+	fill := func(rows, cols int) *ad.Var[float64] { return tape.Fill(rows, cols, 0) }
 	good := Same(4, 4, 1, 2, 3, 2) // PadTop = 0
 	convWith := func(change func(g *Geometry)) func() {
 		return func() {
 			g := good
 			change(&g)
-			var tape ad.Tape[float64]
-			Conv(&g, tape.Fill(g.Taps(), g.OutC, 0), tape.Fill(g.In(), 3, 0), nil)
+			Conv(&g, fill(g.Taps(), g.OutC), fill(g.In(), 3), nil)
 		}
 	}
 	for want, f := range map[string]func(){
-		"conv: Conv: output [8×3], weights [9×2] and input [17×3] must be [8×B], [9×2] and [16×B] for the geometry": func() {
-			var tape ad.Tape[float64]
-			Conv(&good, tape.Fill(9, 2, 0), tape.Fill(17, 3, 0), nil)
-		},
-		"WeightGradient: output [8×3], weights [9×2] and input [16×2] must be": func() {
-			var tape ad.Tape[float64]
-			WeightGradient(&good, tape.Fill(8, 3, 0), tape.Fill(16, 2, 0))
-		},
-		"Transpose: bias [2×1] must be empty or [1×1]": func() {
-			var tape ad.Tape[float64]
-			Transpose(&good, tape.Fill(9, 2, 0), tape.Fill(8, 3, 0), tape.Fill(2, 1, 0))
-		},
-		"Same(4, 4, 1, 1, 3, 0): all arguments must be positive":                                         func() { Same(4, 4, 1, 1, 3, 0) },
-		"Conv: invalid geometry {InH:0 ":                                                                 convWith(func(g *Geometry) { g.InH = 0 }),
-		"PadTop:-1 PadLeft:0}: sizes and stride must be positive, and padding must not be negative":      convWith(func(g *Geometry) { g.PadTop = -1 }),
-		"Conv: PadLeft = 3 must be less than the kernel size 3":                                          convWith(func(g *Geometry) { g.PadLeft = 3 }),
-		"Conv: OutH = 3 is too large: outputs from number 2 on would depend only on padding; the geomet": convWith(func(g *Geometry) { g.OutH = 3 }),
+		"conv: Conv: output [8×3], weights [9×2] and input [17×3] must be [8×B], [9×2] and [16×B] for the geometry": func() { Conv(&good, fill(9, 2), fill(17, 3), nil) },
+		"WeightGradient: output [8×3], weights [9×2] and input [16×2] must be":                                      func() { WeightGradient(&good, fill(8, 3), fill(16, 2)) },
+		"Transpose: bias [2×1] must be empty or [1×1]":                                                              func() { Transpose(&good, fill(9, 2), fill(8, 3), fill(2, 1)) },
+		"Same(4, 4, 1, 1, 3, 0): all arguments must be positive":                                                    func() { Same(4, 4, 1, 1, 3, 0) },
+		"Conv: invalid geometry {InH:0 ":                                                                            convWith(func(g *Geometry) { g.InH = 0 }),
+		"PadTop:-1 PadLeft:0}: sizes and stride must be positive, and padding must not be negative":                 convWith(func(g *Geometry) { g.PadTop = -1 }),
+		"Conv: PadLeft = 3 must be less than the kernel size 3":                                                     convWith(func(g *Geometry) { g.PadLeft = 3 }),
+		"Conv: OutH = 3 is too large: outputs from number 2 on would depend only on padding; the geomet":            convWith(func(g *Geometry) { g.OutH = 3 }),
 	} {
 		func() {
 			defer func() {

@@ -83,9 +83,8 @@ func ulps(got float32, want float64) float64 {
 
 // TestSoftplusAndSigmoidAreAccurateEverywhere checks the kernels of Softplus and SoftplusSigmoid against
 // float64. All instruction sets must give the same bits, which a hash checks for instruction sets of different
-// machines. Both functions must be positive at −44 and zero below
-// it: models take the logarithm of a standard deviation softplus(x), so softplus must be positive for plausible
-// outputs x of a network.
+// machines. Both functions must be positive at −44 and zero below it: models take the logarithm of a standard
+// deviation softplus(x), so softplus must be positive for plausible outputs x of a network.
 func TestSoftplusAndSigmoidAreAccurateEverywhere(t *testing.T) {
 	if at, below := Sigmoid(-44), Sigmoid(math.Nextafter(-44, -50)); at < math.Exp(-44.001) || below != 0 {
 		t.Errorf("Sigmoid is %v at −44 and %v at the next smaller number, want about e⁻⁴⁴ and 0", at, below)
@@ -147,14 +146,9 @@ func TestAdamaxChecksBounds(t *testing.T) {
 				m[i] = make([]float32, 20)
 			}
 			m[short] = m[short][:19:19]
-			func() {
-				defer func() {
-					if recover() == nil {
-						t.Errorf("Adamax did not panic although operand %d is too short by one element", short)
-					}
-				}()
-				Adamax(m[0], m[1], m[2], m[3], 0.9, 0.999, 1, 0)
-			}()
+			if panicOf(func() { Adamax(m[0], m[1], m[2], m[3], 0.9, 0.999, 1, 0) }) == nil {
+				t.Errorf("Adamax did not panic although operand %d is too short by one element", short)
+			}
 		}
 	})
 }

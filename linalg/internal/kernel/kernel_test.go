@@ -22,12 +22,11 @@ func inPlainGo(f func()) {
 	f()
 }
 
-// randomCases returns the number of random cases in a test. Emulators are slow, so -short reduces it.
-func randomCases() int {
-	if testing.Short() {
-		return 80
-	}
-	return 400
+// panicOf returns the value of the panic of f, or nil.
+func panicOf(f func()) (value any) {
+	defer func() { value = recover() }()
+	f()
+	return nil
 }
 
 // normals returns n independent samples from the normal distribution N(0, 1).

@@ -11,7 +11,11 @@ import (
 func TestRowKernelsAreBitIdenticalToPlainGo(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(5, 1))
-		for range 10 * randomCases() {
+		cases := 4000
+		if testing.Short() { // emulators are slow
+			cases = 800
+		}
+		for range cases {
 			rows, n := 1+rng.IntN(13), 1+rng.IntN(33)
 			size := rows*(n+3) + 1
 			var operands [4][]float64
@@ -25,29 +29,20 @@ func TestRowKernelsAreBitIdenticalToPlainGo(t *testing.T) {
 			stride := func(n int) int { return []int{0, n, n + rng.IntN(4)}[rng.IntN(3)] }
 			rowA, rowB, rowC := stride(n), stride(n), stride(n)
 			numberA, numberC, numberY := stride(1), stride(1), stride(1)
-			whole := rows * n
+			const noC, addC, addY = 0, 1, 2 // the third operand of MulAddRows
+			mulAdd := func(rowA, stepA, third, rowC, stepC int) func(y, a, b, c []float64) {
+				return func(y, a, b, c []float64) {
+					MulAddRows(y[:rows*n], n, a, rowA, stepA, b, rowB, 1, [][]float64{nil, c, y}[third], rowC, stepC)
+				}
+			}
 			for name, f := range map[string]func(y, a, b, c []float64){
-				"y_i = a_i·b_i for numbers a_i": func(y, a, b, c []float64) {
-					MulAddRows(y[:whole], n, a, numberA, 0, b, rowB, 1, nil, 0, 0)
-				},
-				"y_i = a_i ⊙ b_i": func(y, a, b, c []float64) {
-					MulAddRows(y[:whole], n, a, rowA, 1, b, rowB, 1, nil, 0, 0)
-				},
-				"y_i = a_i ⊙ b_i + c_i": func(y, a, b, c []float64) {
-					MulAddRows(y[:whole], n, a, rowA, 1, b, rowB, 1, c, rowC, 1)
-				},
-				"y_i = a_i·b_i + c_i for numbers a_i": func(y, a, b, c []float64) {
-					MulAddRows(y[:whole], n, a, numberA, 0, b, rowB, 1, c, rowC, 1)
-				},
-				"y_i = a_i ⊙ b_i + c_i for numbers c_i": func(y, a, b, c []float64) {
-					MulAddRows(y[:whole], n, a, rowA, 1, b, rowB, 1, c, numberC, 0)
-				},
-				"y_i = a_i·b_i + y_i for numbers a_i": func(y, a, b, c []float64) {
-					MulAddRows(y[:whole], n, a, numberA, 0, b, rowB, 1, y, n, 1)
-				},
-				"y_i = a_i·b_i + c_i for numbers a_i and c_i": func(y, a, b, c []float64) {
-					MulAddRows(y[:whole], n, a, numberA, 0, b, rowB, 1, c, numberC, 0)
-				},
+				"y_i = a_i·b_i for numbers a_i":               mulAdd(numberA, 0, noC, 0, 0),
+				"y_i = a_i ⊙ b_i":                             mulAdd(rowA, 1, noC, 0, 0),
+				"y_i = a_i ⊙ b_i + c_i":                       mulAdd(rowA, 1, addC, rowC, 1),
+				"y_i = a_i·b_i + c_i for numbers a_i":         mulAdd(numberA, 0, addC, rowC, 1),
+				"y_i = a_i ⊙ b_i + c_i for numbers c_i":       mulAdd(rowA, 1, addC, numberC, 0),
+				"y_i = a_i·b_i + y_i for numbers a_i":         mulAdd(numberA, 0, addY, n, 1),
+				"y_i = a_i·b_i + c_i for numbers a_i and c_i": mulAdd(numberA, 0, addC, numberC, 0),
 				"AddDots":               func(y, a, b, c []float64) { AddDots(y, numberY, a, rowA, b, rowB, rows, n) },
 				"AddSums":               func(y, a, b, c []float64) { AddSums(y, numberY, b, rows, n) },
 				"AddMulRows":            func(y, a, b, c []float64) { AddMulRows(y[:n], a, rowA, 1, b, rowB, rows) },
@@ -66,11 +61,9 @@ func TestRowKernelsAreBitIdenticalToPlainGo(t *testing.T) {
 
 func TestRowKernelsCheckBounds(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
-		defer func() {
-			if recover() == nil {
-				t.Error("MulAddRows did not panic although an operand is too short")
-			}
-		}()
-		MulAddRows(make([]float64, 50), 10, make([]float64, 50), 10, 1, make([]float64, 49), 10, 1, nil, 0, 0)
+		y, a, short := make([]float64, 50), make([]float64, 50), make([]float64, 49)
+		if panicOf(func() { MulAddRows(y, 10, a, 10, 1, short, 10, 1, nil, 0, 0) }) == nil {
+			t.Error("MulAddRows did not panic although an operand is too short")
+		}
 	})
 }
