@@ -12,7 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
+	"sync"
 	"time"
 
 	"hvae/bench/plot"
@@ -23,7 +23,8 @@ import (
 //go:embed explore.html
 var exploreHTML string
 
-var exploreTemplate = template.Must(template.New("page").Parse(exploreHTML))
+// explorePages maps the paths / and /view to templates.
+var explorePages = template.Must(template.New("/").Parse(exploreHTML))
 
 // explore serves an interactive web page about the target with two modes until ctx is done.
 func explore(ctx context.Context, o options, stdout io.Writer) error {
@@ -45,25 +46,20 @@ type slider struct {
 	Name, Text            string // in URLs and on the page
 	Min, Max, Step, Value float64
 	For                   string // the temperings that use the setting; empty for all
-	Disabled              bool   // whether the selected tempering does not use the setting
 }
 
 // The settings of the page with their default values. The first tempering is the default.
 var (
 	sliders = []slider{
-		{"q", "s.d. of q⁰ =", 0.5, 1.5, 0.1, 1.5, "", false},
-		{"start", "1/√β₀ = 1/Πα =", 1, 12, 0.1, 3, "fixed free untied", false},
-		{"s", "s.d. of ρ₀, s =", 0.1, 6, 0.1, 3, "untied", false},
-		{"K", "steps K =", 1, 256, 1, 64, "", false},
-		{"eps", "step size ε =", 0.01, 0.5, 0.01, 0.1, "", false},
-		{"paths", "paths:", 1, 12, 1, 4, "", false},
+		{"q", "s.d. of q⁰ =", 0.5, 1.5, 0.1, 1.5, ""},
+		{"start", "1/√β₀ = 1/Πα =", 1, 12, 0.1, 3, "fixed free untied"},
+		{"s", "s.d. of ρ₀, s =", 0.1, 6, 0.1, 3, "untied"},
+		{"K", "steps K =", 1, 256, 1, 64, ""},
+		{"eps", "step size ε =", 0.01, 0.5, 0.01, 0.1, ""},
+		{"paths", "paths:", 1, 12, 1, 4, ""},
 	}
 	temperings = []string{"fixed", "free", "untied", "none"}
 )
-
-// drawing limits the number of views that are computed at a time to two, because a view with K = 256 needs
-// about 50 MB of memory.
-var drawing = make(chan struct{}, 2)
 
 // A view holds the settings of the page and their effect, for the templates in explore.html.
 type view struct {
@@ -78,27 +74,17 @@ type view struct {
 // explorer returns the HTTP handler of the interactive page. The query of the URL contains the settings.
 // The handler serves the page with the form at /, and the numbers and figures at /view.
 func explorer(seed uint64) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { newView(r.URL.Query()).write(w, "page") })
-	mux.HandleFunc("GET /view", func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case drawing <- struct{}{}:
-			defer func() { <-drawing }()
-		case <-r.Context().Done(): // the browser has disconnected
-			return
-		}
-		v := newView(r.URL.Query())
-		if v.compute(r.Context(), seed) == nil { // otherwise, the browser has disconnected
-			v.write(w, "view")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		page, v := explorePages.Lookup(r.URL.Path), newView(r.URL.Query())
+		switch {
+		case page == nil:
+			http.NotFound(w, r)
+		case r.URL.Path == "/view" && v.compute(r.Context(), seed) != nil: // the browser has disconnected
+		default:
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			page.Execute(w, v) // an error means that the browser has disconnected
 		}
 	})
-	return mux
-}
-
-// write writes a template of explore.html.
-func (v *view) write(w http.ResponseWriter, name string) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	exploreTemplate.ExecuteTemplate(w, name, v) // an error means that the browser has disconnected
 }
 
 // newView returns a view with the settings in the query of a URL. Missing and invalid settings get their
@@ -112,7 +98,6 @@ func newView(q url.Values) *view {
 	}
 	for i := range v.Sliders {
 		s := &v.Sliders[i]
-		s.Disabled = s.For != "" && !slices.Contains(strings.Fields(s.For), v.Tempering)
 		x, err := strconv.ParseFloat(q.Get(s.Name), 64)
 		if err == nil && x >= s.Min && x <= s.Max && (s.Step < 1 || x == math.Trunc(x)) {
 			s.Value = x
@@ -123,9 +108,14 @@ func newView(q url.Values) *view {
 	return v
 }
 
+// computing is locked while a view is computed, because a view with K = 256 needs about 50 MB of memory.
+var computing sync.Mutex
+
 // compute sets the fields of v that depend on the settings. All settings use the same noise, so that two
 // views differ only because of their settings. If ctx is done, compute returns ctx.Err().
 func (v *view) compute(ctx context.Context, seed uint64) error {
+	computing.Lock()
+	defer computing.Unlock()
 	x := map[string]float64{}
 	for _, s := range v.Sliders {
 		x[s.Name] = s.Value
@@ -155,12 +145,15 @@ func histogram(draws []model.TwoModesDraw, elbo float64) plot.Chart {
 	for _, d := range draws {
 		fractions[int(min(max(d.LogEstimate, low), high-1)-low)] += 1 / float64(len(draws))
 	}
-	outline := plot.Series{X: []float64{low}, Y: []float64{0}}
+	c := plot.Chart{Title: "Estimates of log p(x) = 0", XLabel: "log p̂ (nats)", YLabel: "fraction of draws", Width: 340, Height: 160}
+	outline := func(x, y float64) { addPoint(&c, "draws", plot.Line, x, y) }
+	outline(low, 0)
 	for i, f := range fractions {
-		outline.X, outline.Y = append(outline.X, low+float64(i), low+float64(i+1)), append(outline.Y, f, f)
+		outline(low+float64(i), f)
+		outline(low+float64(i+1), f)
 	}
-	outline.X, outline.Y = append(outline.X, high), append(outline.Y, 0)
-	at := max(elbo, low)
-	mean := plot.Series{X: []float64{at, at}, Y: []float64{0, slices.Max(fractions[:])}, Style: plot.Dashed}
-	return plot.Chart{Title: "Estimates of log p(x) = 0", XLabel: "log p̂ (nats)", YLabel: "fraction of draws", Width: 340, Height: 160, Series: []plot.Series{outline, mean}}
+	outline(high, 0)
+	addPoint(&c, "ELBO", plot.Dashed, max(elbo, low), 0)
+	addPoint(&c, "ELBO", plot.Dashed, max(elbo, low), slices.Max(fractions[:]))
+	return c
 }

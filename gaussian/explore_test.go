@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,14 +29,13 @@ func get(ctx context.Context, path string) *httptest.ResponseRecorder {
 
 func TestPageShowsNumbersAndFiguresForItsSettings(t *testing.T) {
 	for query, c := range map[string]struct {
-		flow     model.TwoModesFlow
-		paths    int
-		disabled string // sliders without an effect
+		flow  model.TwoModesFlow
+		paths int
 	}{
-		"": {model.TwoModesFlow{Tempering: "fixed", PriorSD: 1.5, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1, K: 64}, 4, "s"},
-		"tempering=none&K=1&eps=0.5&paths=1&q=0.5":    {model.TwoModesFlow{Tempering: "none", PriorSD: 0.5, StepSize: 0.5, K: 1}, 1, "start s"},
-		"tempering=free&K=256&eps=0.01&paths=12":      {model.TwoModesFlow{Tempering: "free", PriorSD: 1.5, InvSqrtBeta0: 3, StepSize: 0.01, K: 256}, 12, "s"},
-		"tempering=untied&start=9&s=2.5&K=16&eps=0.1": {model.TwoModesFlow{Tempering: "untied", PriorSD: 1.5, MomentumSD: 2.5, InvSqrtBeta0: 9, StepSize: 0.1, K: 16}, 4, ""},
+		"": {model.TwoModesFlow{Tempering: "fixed", PriorSD: 1.5, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1, K: 64}, 4},
+		"tempering=none&K=1&eps=0.5&paths=1&q=0.5":    {model.TwoModesFlow{Tempering: "none", PriorSD: 0.5, StepSize: 0.5, K: 1}, 1},
+		"tempering=free&K=256&eps=0.01&paths=12":      {model.TwoModesFlow{Tempering: "free", PriorSD: 1.5, InvSqrtBeta0: 3, StepSize: 0.01, K: 256}, 12},
+		"tempering=untied&start=9&s=2.5&K=16&eps=0.1": {model.TwoModesFlow{Tempering: "untied", PriorSD: 1.5, MomentumSD: 2.5, InvSqrtBeta0: 9, StepSize: 0.1, K: 16}, 4},
 	} {
 		draws, err := c.flow.Draw(t.Context(), 2000, random.Stream(5, "two modes page"))
 		if err != nil {
@@ -62,14 +62,7 @@ func TestPageShowsNumbersAndFiguresForItsSettings(t *testing.T) {
 			}
 		}
 		page := get(t.Context(), "/?"+query).Body.String()
-		var disabled []string
-		for _, m := range regexp.MustCompile(`name="(\w+)"[^>]* disabled>`).FindAllStringSubmatch(page, -1) {
-			disabled = append(disabled, m[1])
-		}
-		if got := strings.Join(disabled, " "); got != c.disabled {
-			t.Errorf("%q disables the sliders %q, want %q", query, got, c.disabled)
-		}
-		for _, want := range []string{"<option selected>" + c.flow.Tempering, fmt.Sprintf(`name="K" min="1" max="256" step="1" value="%d"`, c.flow.K), fmt.Sprintf(`name="paths" min="1" max="12" step="1" value="%d"`, c.paths)} {
+		for _, want := range []string{"<option selected>" + c.flow.Tempering, fmt.Sprintf(`name="K" min="1" max="256" step="1" value="%d"`, c.flow.K), fmt.Sprintf(`name="paths" min="1" max="12" step="1" value="%d" data-for=""`, c.paths), `data-for="untied"`} {
 			if !strings.Contains(page, want) {
 				t.Errorf("%q: the form does not contain %s", query, want)
 			}
@@ -100,31 +93,34 @@ func TestInvalidSettingsShowTheDefaultAndANotice(t *testing.T) {
 	}
 }
 
-func TestAtMostTwoViewsAreComputedAtATime(t *testing.T) {
-	for range cap(drawing) {
-		drawing <- struct{}{} // as if two views were being computed
+// The page disables a slider if the selected tempering does not use it, so exactly these sliders must have no effect.
+func TestSlidersHaveAnEffectOnTheirTemperings(t *testing.T) {
+	for _, tempering := range temperings {
+		query := "K=2&q=0.6&tempering=" + tempering
+		before := get(t.Context(), "/view?"+query).Body.String()
+		for _, s := range sliders {
+			after := get(t.Context(), fmt.Sprintf("/view?%s=%v&%s", s.Name, s.Min, query)).Body.String()
+			if used := s.For == "" || slices.Contains(strings.Fields(s.For), tempering); used != (after != before) {
+				t.Errorf("tempering %s: %s is used for %q, but a change has an effect: %v", tempering, s.Name, s.For, after != before)
+			}
+		}
 	}
+}
+
+func TestOneViewIsComputedAtATime(t *testing.T) {
+	computing.Lock()
 	waiting := make(chan *httptest.ResponseRecorder)
 	ctx, disconnect := context.WithCancel(t.Context())
 	go func() { waiting <- get(ctx, "/view") }()
 	select {
 	case w := <-waiting:
-		t.Errorf("a third view is computed: %q", w.Body)
+		t.Errorf("a second view is computed: %q", w.Body)
 	case <-time.After(50 * time.Millisecond):
 	}
 	disconnect()
+	computing.Unlock()
 	if w := <-waiting; w.Body.Len() > 0 {
 		t.Errorf("a browser that disconnected while it waited gets %q", w.Body)
-	}
-	<-drawing
-	if w := get(t.Context(), "/view?K=1"); !strings.Contains(w.Body.String(), "ELBO") {
-		t.Errorf("after a view is finished, the next view is %q", w.Body)
-	}
-	<-drawing
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if w := get(ended, "/view"); w.Body.Len() > 0 || len(drawing) > 0 {
-		t.Errorf("a disconnected browser gets %q, and %d views are being computed", w.Body, len(drawing))
 	}
 }
 
