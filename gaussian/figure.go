@@ -11,7 +11,7 @@ import (
 
 // figure1 holds the two panels of figure 1 of the paper, and a third panel that shows the error of σ alone. In the
 // second panel, the larger error of Δ hides the error of σ with tempering.
-var figure1 = map[string]func([]model.Outcome) []byte{
+var figure1 = map[string]figure[model.Outcome]{
 	"figure1a.svg": panel("Comparison across all methods", false, "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb"),
 	"figure1b.svg": panel("HVAE with and without tempering", false, "hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10"),
 	"figure1c.svg": panel("HVAE with and without tempering: σ alone", true, "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 hvae-notemp-k1 hvae-notemp-k10"),
@@ -19,7 +19,7 @@ var figure1 = map[string]func([]model.Outcome) []byte{
 
 // panel returns a function that draws the errors of θ, or only of σ, as functions of the dimension. It draws a line for
 // each of the methods that has rows, and a line for maximum likelihood, whose errors are equal in the rows of all methods.
-func panel(title string, sigma bool, methods string) func(rows []model.Outcome) []byte {
+func panel(title string, sigma bool, methods string) figure[model.Outcome] {
 	return func(rows []model.Outcome) []byte {
 		c := plot.Chart{Title: title, XLabel: "dimension d", YLabel: "mean of ‖θ − θ̂‖² ± s.e.", LogX: true, LogY: true, Dodge: true}
 		if sigma {

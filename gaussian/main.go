@@ -49,21 +49,20 @@ func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case o.http != "":
 		return explore(ctx, o, stdout)
 	case o.twoModes:
-		return experiment[modeRow]{o.drawModes, o.modesTable, map[string]func([]modeRow) []byte{
-			"tempering.svg":  temperingChart,
-			"trajectory.svg": func([]modeRow) []byte { return drawPaths(o.config.Seed) },
-		}}.run(ctx, o, stdout, stderr)
+		draw := func(print func(modeRow) error) error { return o.drawModes(ctx, print) }
+		paths := func([]modeRow) []byte { return drawPaths(o.config.Seed) }
+		figures := map[string]figure[modeRow]{"tempering.svg": temperingChart, "trajectory.svg": paths}
+		return run(o, stdout, stderr, figures, o.modesTable, draw)
 	}
-	train := func(ctx context.Context, print func(model.Outcome) error) error { return o.train(ctx, print, stderr) }
-	var figures map[string]func([]model.Outcome) []byte // none for a single dimension
-	switch {
-	case len(o.dims) == 1 && o.redraw == "":
-	case o.gap:
-		figures = map[string]func([]model.Outcome) []byte{"gap.svg": gapChart}
-	default:
-		figures = figure1
+	train := func(print func(model.Outcome) error) error { return o.train(ctx, print, stderr) }
+	figures := figure1
+	if o.gap {
+		figures = map[string]figure[model.Outcome]{"gap.svg": gapChart}
 	}
-	return experiment[model.Outcome]{train, o.table, figures}.run(ctx, o, stdout, stderr)
+	if len(o.dims) == 1 && o.redraw == "" {
+		figures = nil
+	}
+	return run(o, stdout, stderr, figures, o.table, train)
 }
 
 // options holds the values of the flags.

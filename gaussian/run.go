@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,46 +14,42 @@ import (
 	"hvae/bench/atomicfile"
 )
 
-// An experiment computes rows of type R. The program prints them and draws figures of them.
-type experiment[R any] struct {
-	// compute computes the rows in order. It passes each row to print and ends if print returns an error.
-	compute func(ctx context.Context, print func(R) error) error
-	// table returns the lines of the table for the last element of rows.
-	table func(rows []R) string
-	// figures maps the file name of each figure to a function that returns its SVG document.
-	figures map[string]func(rows []R) []byte
-}
+// A figure returns an SVG document for the rows of an experiment.
+type figure[R any] func(rows []R) []byte
 
-// run prints the rows as soon as they are computed, or reads them from the file of -redraw. Then it writes the
-// figures.
-func (e experiment[R]) run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
-	names := slices.Sorted(maps.Keys(e.figures))
+// run prints the rows of an experiment and draws its figures, which have the given file names. The function compute
+// passes each row to print as soon as it is known, and ends if print returns an error. The function table returns the
+// lines of the table for the last element of rows. With -redraw, run reads the rows from a file instead.
+func run[R any](o options, stdout, stderr io.Writer, figures map[string]figure[R], table func(rows []R) string, compute func(print func(R) error) error) error {
+	names := slices.Sorted(maps.Keys(figures))
 	if err := o.prepareFolder(names, stderr); err != nil {
 		return err
 	}
 	var rows []R
+	print := func(r R) (err error) {
+		rows = append(rows, r)
+		if o.json {
+			err = json.NewEncoder(stdout).Encode(r)
+		} else {
+			_, err = io.WriteString(stdout, table(rows))
+		}
+		if err != nil {
+			return fmt.Errorf("cannot write results: %w", err)
+		}
+		return nil
+	}
+	var err error
 	if o.redraw != "" {
 		rows, err = readRows[R](o.redraw)
 	} else {
-		err = e.compute(ctx, func(r R) error {
-			rows = append(rows, r)
-			if o.json {
-				err = json.NewEncoder(stdout).Encode(r)
-			} else {
-				_, err = io.WriteString(stdout, e.table(rows))
-			}
-			if err != nil {
-				return fmt.Errorf("cannot write results: %w", err)
-			}
-			return nil
-		})
+		err = compute(print)
 	}
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		path := filepath.Join(o.out, name)
-		if err := atomicfile.Write(path, e.figures[name](rows)); err != nil {
+		if err := atomicfile.Write(path, figures[name](rows)); err != nil {
 			return err
 		}
 		fmt.Fprintf(stderr, "wrote %s\n", path)
@@ -63,9 +57,8 @@ func (e experiment[R]) run(ctx context.Context, o options, stdout, stderr io.Wri
 	return nil
 }
 
-// prepareFolder creates the folder for the named figures and prints its name. It returns an error if it is not
-// possible to write figures, so that the program fails before training rather than after it. Without -out, it also
-// returns an error if one of the figures exists.
+// prepareFolder creates the folder for the named figures and prints its name. It returns an error if it cannot create
+// the folder or, without -out, if one of the figures exists, so that the program fails before training.
 func (o options) prepareFolder(names []string, stderr io.Writer) error {
 	if len(names) == 0 {
 		return nil
@@ -76,9 +69,7 @@ func (o options) prepareFolder(names []string, stderr io.Writer) error {
 		}
 	}
 	folder := filepath.Clean(o.out)
-	err := os.MkdirAll(folder, 0o755)
-	probe, probeErr := os.MkdirTemp(folder, ".figure-*")
-	if err := cmp.Or(err, probeErr, os.Remove(probe)); err != nil {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("cannot write figures to the folder %s: %w; select another folder with -out", folder, err)
 	}
 	fmt.Fprintf(stderr, "%s will be written to the folder %s\n", strings.Join(names, ", "), folder)
