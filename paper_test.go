@@ -696,7 +696,7 @@ func temperingExplores(t *report) {
 	const draws = 10000
 	run := func(K int, invSqrtBeta0 float64) (variance, se float64, changed []float64) {
 		f := model.TwoModesFlow{K: K, StepSize: 0.1, PriorSD: 1.5, InvSqrtBeta0: invSqrtBeta0, Tempering: "fixed"}
-		all, err := f.Draw(t.Context(), draws, random.Stream(41, "two modes", K))
+		all, err := f.Draw(t.Context(), draws, random.Stream(41, "two modes", K), false)
 		t.must(err)
 		var l []float64
 		for _, d := range all {

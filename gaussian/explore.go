@@ -121,13 +121,16 @@ func (v *view) compute(ctx context.Context, seed uint64) error {
 		x[s.Name] = s.Value
 	}
 	f := model.TwoModesFlow{Tempering: v.Tempering, PriorSD: x["q"], MomentumSD: x["s"], InvSqrtBeta0: x["start"], StepSize: x["eps"], K: int(x["K"])}
-	draws, err := f.Draw(ctx, 2000, random.Stream(seed, "two modes page"))
+	draws, err := f.Draw(ctx, 2000, random.Stream(seed, "two modes page"), false)
+	if err != nil {
+		return err
+	}
+	paths, err := f.Draw(ctx, 12, random.Stream(seed, "two modes page paths"), true)
 	if err != nil {
 		return err
 	}
 	v.Row = summariseModes(f, draws)
-	plane, energy := pathCharts(f.Paths(12, random.Stream(seed, "two modes page paths"))[:int(x["paths"])])
-	plane.Title, energy.Title = "Paths in the plane", "Energy along the paths"
+	plane, energy := pathCharts(paths[:int(x["paths"])], "Paths in the plane", "Energy along the paths")
 	for _, c := range []plot.Chart{plane, energy, histogram(draws, v.Row.ELBO)} {
 		for j := range c.Series {
 			c.Series[j].Label = "" // no legend

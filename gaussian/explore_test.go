@@ -37,7 +37,7 @@ func TestPageShowsNumbersAndFiguresForItsSettings(t *testing.T) {
 		"tempering=free&K=256&eps=0.01&paths=12":      {model.TwoModesFlow{Tempering: "free", PriorSD: 1.5, InvSqrtBeta0: 3, StepSize: 0.01, K: 256}, 12},
 		"tempering=untied&start=9&s=2.5&K=16&eps=0.1": {model.TwoModesFlow{Tempering: "untied", PriorSD: 1.5, MomentumSD: 2.5, InvSqrtBeta0: 9, StepSize: 0.1, K: 16}, 4},
 	} {
-		draws, err := c.flow.Draw(t.Context(), 2000, random.Stream(5, "two modes page"))
+		draws, err := c.flow.Draw(t.Context(), 2000, random.Stream(5, "two modes page"), false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,8 +51,11 @@ func TestPageShowsNumbersAndFiguresForItsSettings(t *testing.T) {
 				t.Errorf("the view for %q does not contain %q", query, want)
 			}
 		}
-		plane, energy := pathCharts(c.flow.Paths(12, random.Stream(5, "two modes page paths"))[:c.paths])
-		plane.Title, energy.Title = "Paths in the plane", "Energy along the paths"
+		paths, err := c.flow.Draw(t.Context(), 12, random.Stream(5, "two modes page paths"), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plane, energy := pathCharts(paths[:c.paths], "Paths in the plane", "Energy along the paths")
 		for _, chart := range []plot.Chart{plane, energy, histogram(draws, r.ELBO)} {
 			for i := range chart.Series {
 				chart.Series[i].Label = ""

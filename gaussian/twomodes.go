@@ -39,7 +39,7 @@ func (o options) drawModes(ctx context.Context, print func(modeRow) error) error
 	for _, f := range modeFlows {
 		for _, K := range modeSteps {
 			f.K = int(K)
-			draws, err := f.Draw(ctx, modeDraws, random.Stream(o.config.Seed, "two modes", f.K))
+			draws, err := f.Draw(ctx, modeDraws, random.Stream(o.config.Seed, "two modes", f.K), false)
 			if err != nil {
 				return fmt.Errorf("%w: the completed rows were printed; no files were written", context.Cause(ctx))
 			}
@@ -66,7 +66,7 @@ func summariseModes(f model.TwoModesFlow, draws []model.TwoModesDraw) modeRow {
 	r, n, squares := modeRow{TwoModesFlow: f}, float64(len(draws)), 0.0
 	for _, d := range draws {
 		r.ELBO += d.LogEstimate / n
-		x, y := math.Abs(d.End[0])-3, d.End[1] // the modes are at (±3, 0)
+		x, y := math.Abs(d.End().X)-3, d.End().Y // the modes are at (±3, 0)
 		squares += x*x + y*y
 		if d.ChangesMode() {
 			r.ChangedMode++
@@ -98,30 +98,29 @@ func temperingChart(rows []modeRow) []byte {
 // are the first two that change mode with fixed tempering, and path 3 is the first that does not.
 func drawPaths(seed uint64) []byte {
 	const K, draws = 64, 500
-	var all [3][]model.TwoModesPath
+	var all [3][]model.TwoModesDraw
 	for i, f := range modeFlows[:3] {
 		f.K = K
-		all[i] = f.Paths(draws, random.Stream(seed, "two modes paths", K))
+		all[i], _ = f.Draw(context.Background(), draws, random.Stream(seed, "two modes paths", K), true)
 	}
-	var changing, staying []int // draws
-	for j, p := range all[0] {
+	var changing, staying []int // numbers of draws
+	for j, d := range all[0] {
 		switch {
-		case p.X[0] > 0 || slices.Max(p.H) > leastPotential+barrier:
-		case all[1][j].X[K] > 0:
+		case d.Path[0].X > 0 || slices.ContainsFunc(d.Path, func(p model.TwoModesPhase) bool { return p.Energy > leastPotential+barrier }):
+		case all[1][j].ChangesMode():
 			changing = append(changing, j)
 		default:
 			staying = append(staying, j)
 		}
 	}
-	selected := append(changing[:min(2, len(changing))], staying[0])
 	var charts [6]plot.Chart
 	for i, f := range modeFlows[:3] {
-		var paths []model.TwoModesPath
-		for _, j := range selected {
-			paths = append(paths, all[i][j])
+		var selected []model.TwoModesDraw
+		for _, j := range append(changing[:min(2, len(changing))], staying[0]) {
+			selected = append(selected, all[i][j])
 		}
-		charts[i], charts[i+3] = pathCharts(paths)
-		charts[i].Title = fmt.Sprintf("%s: K = %d, s = %v, Πα = 1/%v", f.Tempering, K, f.MomentumSD, f.InvSqrtBeta0)
+		title := fmt.Sprintf("%s: K = %d, s = %v, Πα = 1/%v", f.Tempering, K, f.MomentumSD, f.InvSqrtBeta0)
+		charts[i], charts[i+3] = pathCharts(selected, title, "")
 	}
 	return plot.Panels(3, charts[:]...)
 }
@@ -129,24 +128,22 @@ func drawPaths(seed uint64) []byte {
 // The potential U = −log p(x, z) is log π at a mode, and 18 − log 2 nats higher between the modes, at z = 0.
 const leastPotential, barrier = 1.1447298858494002, 18 - math.Ln2
 
-// pathCharts returns two charts: the paths in the plane with contours of the target, and the energies along
-// the paths.
-func pathCharts(paths []model.TwoModesPath) (plane, energy plot.Chart) {
-	plane = plot.Chart{XLabel: "first coordinate of z", YLabel: "second coordinate of z", Width: 340, Equal: true, Series: []plot.Series{contours()}}
-	energy = plot.Chart{XLabel: "step k", YLabel: "H − min U (nats)", Width: 340, Height: 160}
-	for i, p := range paths {
-		path := fmt.Sprintf("path %d", i+1)
-		plane.Series = append(plane.Series, plot.Series{Label: path, X: p.X, Y: p.Y})
-		for k, h := range p.H {
-			addPoint(&energy, path, plot.Line, float64(k), h-leastPotential)
+// pathCharts returns two charts with the given titles: the paths in the plane with contours of the target, and the
+// energies along the paths.
+func pathCharts(draws []model.TwoModesDraw, title, energyTitle string) (plane, energy plot.Chart) {
+	plane = plot.Chart{Title: title, XLabel: "first coordinate of z", YLabel: "second coordinate of z", Width: 340, Equal: true, Series: []plot.Series{contours()}}
+	energy = plot.Chart{Title: energyTitle, XLabel: "step k", YLabel: "H − min U (nats)", Width: 340, Height: 160}
+	for i, d := range draws {
+		for k, p := range d.Path {
+			addPoint(&plane, fmt.Sprintf("path %d", i+1), plot.Line, p.X, p.Y)
+			addPoint(&energy, fmt.Sprintf("path %d", i+1), plot.Line, float64(k), p.Energy-leastPotential)
 		}
 	}
-	K := len(paths[0].X) - 1
-	for _, p := range paths {
-		addPoint(&plane, "start z₀", plot.Points, p.X[0], p.Y[0])
-		addPoint(&plane, "end z_K", plot.Points, p.X[K], p.Y[K])
+	for _, d := range draws {
+		addPoint(&plane, "start z₀", plot.Points, d.Path[0].X, d.Path[0].Y)
+		addPoint(&plane, "end z_K", plot.Points, d.End().X, d.End().Y)
 	}
-	for _, k := range []int{0, K} {
+	for _, k := range []int{0, len(draws[0].Path) - 1} {
 		addPoint(&energy, fmt.Sprintf("barrier, %.1f nats", barrier), plot.Dashed, float64(k), barrier)
 	}
 	return plane, energy

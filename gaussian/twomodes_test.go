@@ -31,16 +31,17 @@ func TestTwoModesPrintsARowForEachSettingAndK(t *testing.T) {
 	for _, f := range settings {
 		for _, f.K = range []int{4, 8, 16, 32, 64, 128} {
 			f.StepSize = 0.1
-			draws, err := f.Draw(t.Context(), modeDraws, random.Stream(seed, "two modes", f.K))
+			draws, err := f.Draw(t.Context(), modeDraws, random.Stream(seed, "two modes", f.K), false)
 			if err != nil {
 				t.Fatal(err)
 			}
 			r, n := modeRow{TwoModesFlow: f}, float64(modeDraws)
 			for _, d := range draws {
 				r.ELBO += d.LogEstimate / n
-				x, y := math.Min(math.Abs(d.End[0]-3), math.Abs(d.End[0]+3)), d.End[1]
+				end := d.Path[len(d.Path)-1]
+				x, y := math.Min(math.Abs(end.X-3), math.Abs(end.X+3)), end.Y
 				r.EndSD += (x*x + y*y) / 2 / n
-				if d.Start[0] < 0 != (d.End[0] < 0) {
+				if d.Path[0].X < 0 != (end.X < 0) {
 					r.ChangedMode += 100 / n
 				}
 			}

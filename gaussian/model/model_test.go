@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -168,13 +169,13 @@ func TestTrainFollowsAlgorithm2(t *testing.T) {
 func TestTwoModesReturnsTheRequestedNumberOfDraws(t *testing.T) {
 	f := TwoModesFlow{Tempering: "fixed", PriorSD: 1.5, InvSqrtBeta0: 3, StepSize: 0.1, K: 2}
 	for _, n := range []int{1, 500, 700} { // Draw computes batches of 500
-		if draws, err := f.Draw(t.Context(), n, random.Stream(1, "draws")); err != nil || len(draws) != n {
+		if draws, err := f.Draw(t.Context(), n, random.Stream(1, "draws"), false); err != nil || len(draws) != n {
 			t.Errorf("for n = %d, Draw returns %d draws and the error %v", n, len(draws), err)
 		}
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if draws, err := f.Draw(ended, math.MaxInt, random.Stream(1, "draws")); err != context.Canceled {
+	if draws, err := f.Draw(ended, math.MaxInt, random.Stream(1, "draws"), false); err != context.Canceled {
 		t.Errorf("after cancellation, Draw returns %d draws and the error %v, want context.Canceled", len(draws), err)
 	}
 }
@@ -204,38 +205,40 @@ func TestTwoModesPathsFollowLeapfrogScheme(t *testing.T) {
 			}
 			return math.Pow(r, 1-u)
 		}
-		paths := f.Paths(n, random.Stream(1, "paths"))
-		draws, err := f.Draw(t.Context(), n, random.Stream(1, "paths"))
-		if err != nil || len(paths) != n {
-			t.Fatalf("Paths returns %d paths, and Draw the error %v", len(paths), err)
+		draws, err := f.Draw(t.Context(), n, random.Stream(1, "paths"), true)
+		short, shortErr := f.Draw(t.Context(), n, random.Stream(1, "paths"), false)
+		if cmp.Or(err, shortErr) != nil {
+			t.Fatal(cmp.Or(err, shortErr))
 		}
-		var kinetic [2]float64 // ½‖ρ₀‖² and ½‖ρ_K‖², from H
-		for i, p := range paths {
+		for i, d := range draws {
+			p := d.Path
+			if want := (TwoModesDraw{d.LogEstimate, []TwoModesPhase{p[0], p[K]}}); !reflect.DeepEqual(short[i], want) {
+				t.Errorf("%v: draw %d without a path is %v, want %v", f, i, short[i], want)
+			}
 			for k := range K {
-				g, H := gradU(p.X[k], p.Y[k]), potential(p.X[k], p.Y[k])
-				for j, z := range [][]float64{p.X, p.Y} {
-					rho := (z[k+1]-z[k])/f.StepSize + f.StepSize/2*g[j]
+				g, H := gradU(p[k].X, p[k].Y), potential(p[k].X, p[k].Y)
+				coordinates := func(p TwoModesPhase) [2]float64 { return [2]float64{p.X, p.Y} }
+				next, z := coordinates(p[k+1]), coordinates(p[k])
+				for j := range z {
+					rho := (next[j]-z[j])/f.StepSize + f.StepSize/2*g[j]
 					H += rho * rho / 2
 					if k == 0 {
 						continue
 					}
-					alpha := invSqrtBeta(k) / invSqrtBeta(k-1)
-					if want := z[k] + alpha*(z[k]-z[k-1]) - 0.5*f.StepSize*f.StepSize*(1+alpha)*g[j]; !(math.Abs(z[k+1]-want) <= 1e-10) {
-						t.Fatalf("%v: z_%d is %v, want %v", f, k+1, z[k+1], want)
+					alpha, last := invSqrtBeta(k)/invSqrtBeta(k-1), coordinates(p[k-1])
+					if want := z[j] + alpha*(z[j]-last[j]) - 0.5*f.StepSize*f.StepSize*(1+alpha)*g[j]; !(math.Abs(next[j]-want) <= 1e-10) {
+						t.Fatalf("%v: z_%d is %v, want %v", f, k+1, next[j], want)
 					}
 				}
-				if !(math.Abs(p.H[k]-H) <= 1e-8) {
-					t.Errorf("%v: H at step %d is %v, want %v", f, k, p.H[k], H)
+				if !(math.Abs(p[k].Energy-H) <= 1e-8) {
+					t.Errorf("%v: H at step %d is %v, want %v", f, k, p[k].Energy, H)
 				}
 			}
-			d := draws[i]
-			if d.Start != [2]float64{p.X[0], p.Y[0]} || d.End != [2]float64{p.X[K], p.Y[K]} {
-				t.Errorf("%v: draw %d is %+v, but its path leads from (%v, %v) to (%v, %v)", f, i, d, p.X[0], p.Y[0], p.X[K], p.Y[K])
-			}
-			kinetic[0], kinetic[1] = p.H[0]-potential(p.X[0], p.Y[0]), p.H[K]-potential(p.X[K], p.Y[K])
+			// ½‖ρ₀‖² and ½‖ρ_K‖²
+			first, last := p[0].Energy-potential(p[0].X, p[0].Y), p[K].Energy-potential(p[K].X, p[K].Y)
 			q, s := f.PriorSD, f.MomentumSD
-			logPrior := -(math.Pow(p.X[0]+3, 2)+p.Y[0]*p.Y[0])/(2*q*q) - math.Log(2*math.Pi*q*q)
-			want := -potential(p.X[K], p.Y[K]) - kinetic[1] - 2*math.Log(f.InvSqrtBeta0) - logPrior + kinetic[0]/(s*s) + 2*math.Log(s)
+			logPrior := -(math.Pow(p[0].X+3, 2)+p[0].Y*p[0].Y)/(2*q*q) - math.Log(2*math.Pi*q*q)
+			want := -potential(p[K].X, p[K].Y) - last - 2*math.Log(f.InvSqrtBeta0) - logPrior + first/(s*s) + 2*math.Log(s)
 			if !(math.Abs(d.LogEstimate-want) <= 1e-8) {
 				t.Errorf("%v: log p̂ of draw %d is %v, want %v", f, i, d.LogEstimate, want)
 			}

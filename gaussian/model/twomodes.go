@@ -19,11 +19,9 @@ import (
 // Its integral over z is p(x) = 1. The potential barrier between the modes is 17 nats high. At
 // temperature 1, the mean kinetic energy is only 1 nat, so paths rarely cross the barrier.
 var TwoModes = hvaetest.TwoModes{Modes: [2]hvaetest.Mode{
-	{Weight: 0.5, Mean: linalg.Column(modeAt, 0), SD: 0.5},
-	{Weight: 0.5, Mean: linalg.Column(-modeAt, 0), SD: 0.5},
+	{Weight: 0.5, Mean: linalg.Column(3.0, 0), SD: 0.5},
+	{Weight: 0.5, Mean: linalg.Column(-3.0, 0), SD: 0.5},
 }}
-
-const modeAt = 3.0
 
 // A TwoModesFlow holds the settings of Algorithm 1 for the target TwoModes. The variational prior is
 // q⁰ = N(−m, PriorSD² I), around the left mode.
@@ -38,15 +36,21 @@ type TwoModesFlow struct {
 
 // A TwoModesDraw is one draw of Algorithm 1.
 type TwoModesDraw struct {
-	LogEstimate float64    // log p̂
-	Start, End  [2]float64 // z₀ and z_K
+	LogEstimate float64         // log p̂
+	Path        []TwoModesPhase // for k = 0 … K, or only for k = 0 and k = K
 }
 
-// ChangesMode reports whether the draw starts and ends in different modes.
-func (d TwoModesDraw) ChangesMode() bool { return d.Start[0]*d.End[0] < 0 }
+// A TwoModesPhase is the position z_k = (X, Y) on a path and the energy U(z_k) + ½‖ρ_k‖² in nats.
+type TwoModesPhase struct{ X, Y, Energy float64 }
 
-// Draw returns n draws. If ctx is done, Draw returns ctx.Err().
-func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand) (draws []TwoModesDraw, err error) {
+// End returns the last element of the path.
+func (d TwoModesDraw) End() TwoModesPhase { return d.Path[len(d.Path)-1] }
+
+// ChangesMode reports whether the draw starts and ends in different modes.
+func (d TwoModesDraw) ChangesMode() bool { return d.Path[0].X*d.End().X < 0 }
+
+// Draw returns n draws, with their paths or only the start and the end. If ctx is done, Draw returns ctx.Err().
+func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand, paths bool) (draws []TwoModesDraw, err error) {
 	const batch = 500
 	var t ad.Tape[float64]
 	for len(draws) < n {
@@ -54,48 +58,38 @@ func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand) (draws []
 			return nil, err
 		}
 		t.Reset()
-		_, s := f.sample(&t, min(batch, n-len(draws)), rng)
-		start, end := s.Start.Z.Value, s.End.Z.Value
-		for i, l := range s.LogEstimate().Value.Data {
-			draws = append(draws, TwoModesDraw{l, [2]float64{start.At(0, i), start.At(1, i)}, [2]float64{end.At(0, i), end.At(1, i)}})
+		size := min(batch, n-len(draws))
+		epsilon, gamma0 := hvae.Noise(&t, rng, 2, size), hvae.Noise(&t, rng, 2, size)
+		prior := hvae.DiagonalNormal[float64]{Mean: t.Const(TwoModes.Modes[1].Mean), SD: t.Fill(2, 1, f.PriorSD)}
+		flow := &hvae.Flow[float64]{Target: TwoModes, K: f.K, StepSize: t.Fill(1, 2, f.StepSize), Tempering: f.tempering(&t)}
+		sample := hvae.HIS(flow, prior, epsilon, gamma0)
+		path := []hvae.Phase[float64]{sample.Start, sample.End}
+		if paths {
+			path = flow.Path(sample.Start)
+		}
+		for _, l := range sample.LogEstimate().Value.Data {
+			draws = append(draws, TwoModesDraw{l, make([]TwoModesPhase, len(path))})
+		}
+		for k, phase := range path {
+			z, energy := phase.Z.Value, phase.Energy(TwoModes).Value
+			for i, d := range draws[len(draws)-size:] {
+				d.Path[k] = TwoModesPhase{z.At(0, i), z.At(1, i), energy.At(0, i)}
+			}
 		}
 	}
 	return draws, nil
 }
 
-// A TwoModesPath is the path of one draw. Each slice has one element for each of k = 0 … K.
-type TwoModesPath struct {
-	X, Y []float64 // z_k
-	H    []float64 // energy U(z_k) + ½‖ρ_k‖² in nats
-}
-
-// Paths returns the paths of n draws.
-func (f TwoModesFlow) Paths(n int, rng *rand.Rand) []TwoModesPath {
-	var t ad.Tape[float64]
-	flow, sample := f.sample(&t, n, rng)
-	paths := make([]TwoModesPath, n)
-	for _, s := range flow.Path(sample.Start) {
-		H := s.Energy(flow.Target).Value
-		for i := range paths {
-			p := &paths[i]
-			p.X, p.Y, p.H = append(p.X, s.Z.Value.At(0, i)), append(p.Y, s.Z.Value.At(1, i)), append(p.H, H.At(0, i))
-		}
-	}
-	return paths
-}
-
-// sample runs Algorithm 1 n times. It returns the flow and the n samples.
-func (f TwoModesFlow) sample(t *ad.Tape[float64], n int, rng *rand.Rand) (*hvae.Flow[float64], hvae.Sample[float64]) {
-	epsilon, gamma0 := hvae.Noise(t, rng, 2, n), hvae.Noise(t, rng, 2, n)
-	flow := &hvae.Flow[float64]{Target: TwoModes, K: f.K, StepSize: t.Fill(1, 2, f.StepSize)}
+// tempering returns the tempering of the flow.
+func (f TwoModesFlow) tempering(t *ad.Tape[float64]) hvae.Tempering[float64] {
+	alpha := t.Fill(f.K, 1, math.Pow(f.InvSqrtBeta0, -1/float64(f.K)))
 	switch f.Tempering {
 	case "fixed":
-		flow.Tempering = hvae.FixedTempering(f.K, t.Scalar(f.InvSqrtBeta0))
+		return hvae.FixedTempering(f.K, t.Scalar(f.InvSqrtBeta0))
 	case "free":
-		flow.Tempering = hvae.FreeTempering(t.Fill(f.K, 1, math.Pow(f.InvSqrtBeta0, -1/float64(f.K))))
+		return hvae.FreeTempering(alpha)
 	case "untied":
-		flow.Tempering = hvae.UntiedTempering(t.Fill(f.K, 1, math.Pow(f.InvSqrtBeta0, -1/float64(f.K))), t.Scalar(f.MomentumSD))
+		return hvae.UntiedTempering(alpha, t.Scalar(f.MomentumSD))
 	}
-	prior := hvae.DiagonalNormal[float64]{Mean: t.Const(linalg.Column(-modeAt, 0)), SD: t.Fill(2, 1, f.PriorSD)}
-	return flow, hvae.HIS(flow, prior, epsilon, gamma0)
+	return hvae.Tempering[float64]{}
 }
