@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"hvae/linalg"
 	"hvae/linalg/random"
@@ -17,23 +18,19 @@ type Data struct {
 	Scatter []float64 // S_j = Σ_i (x_ij − x̄_j)²
 }
 
-// Dims returns the number of dimensions d.
-func (d Data) Dims() int { return len(d.Mean) }
-
 // Summarise returns the sufficient statistics of N points, the columns of x [d×N].
 func Summarise(x linalg.Matrix[float64]) Data {
-	data := Data{N: x.Cols, Mean: make([]float64, x.Rows), Scatter: make([]float64, x.Rows)}
+	data := Data{N: x.Cols}
 	for j := range x.Rows {
-		row := x.Row(j)
-		sum := 0.0
-		for _, v := range row {
+		sum, scatter := 0.0, 0.0
+		for _, v := range x.Row(j) {
 			sum += v
 		}
 		mean := sum / float64(x.Cols)
-		for _, v := range row {
-			data.Scatter[j] += (v - mean) * (v - mean)
+		for _, v := range x.Row(j) {
+			scatter += (v - mean) * (v - mean)
 		}
-		data.Mean[j] = mean
+		data.Mean, data.Scatter = append(data.Mean, mean), append(data.Scatter, scatter)
 	}
 	return data
 }
@@ -74,7 +71,7 @@ func (d Data) LogEvidence(t Theta) float64 {
 // TiedLimit returns the smallest gap log p_θ(D) − ELBO that an HVAE with tied tempering and q⁰ = N(0, I) can have for
 // any number of steps (hvae.Tempering): d(exp(ΔH/d) − 1) − ΔH, where ΔH = ½ Σ_j log(1 + N/σ_j²).
 func (d Data) TiedLimit(t Theta) float64 {
-	n, excess := float64(d.Dims()), 0.0
+	n, excess := float64(len(t.Sigma)), 0.0
 	for _, sigma := range t.Sigma {
 		excess += 0.5 * math.Log1p(float64(d.N)/(sigma*sigma))
 	}
@@ -88,16 +85,15 @@ func (d Data) TiedLimit(t Theta) float64 {
 //
 // The root is computed without cancellation. N must be at least 2, and every S_j must be positive.
 func (d Data) MaximumLikelihood() Theta {
-	t := Theta{make([]float64, d.Dims()), make([]float64, d.Dims())}
-	n := float64(d.N)
-	for j, s := range d.Scatter {
+	t, n := Theta{Delta: slices.Clone(d.Mean)}, float64(d.N)
+	for _, s := range d.Scatter {
 		b := n*(n-1) - s
 		root := math.Hypot(b, 2*n*math.Sqrt(s)) // √(b² + 4·N·NS)
 		v := 2 * n * s / (b + root)
 		if b < 0 {
 			v = (root - b) / (2 * n)
 		}
-		t.Delta[j], t.Sigma[j] = d.Mean[j], math.Sqrt(v)
+		t.Sigma = append(t.Sigma, math.Sqrt(v))
 	}
 	return t
 }

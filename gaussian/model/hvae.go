@@ -19,7 +19,7 @@ import (
 func NewHVAE(data Data, K int, tempering string) *Method {
 	const maxStepSize = 0.5 // ξ in the step size ε = ξ·sigmoid(logit)
 	inf := math.Inf(1)
-	d := data.Dims()
+	d := len(data.Mean)
 	m := newMethod(d, 2*d) // the noise consists of z₀ [d] and γ₀ [d]
 	m.add("step_size_logit", 1, d, hvae.Unconstrain(0.005, 0, maxStepSize))
 	m.Tempering = func([]*ad.Var[float64]) (none hvae.Tempering[float64]) { return none }

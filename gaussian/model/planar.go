@@ -20,7 +20,7 @@ import (
 //
 //	log q_K(z_K) = log q⁰(z₀) − Σ_k log |det ∂f/∂z_{k−1}|    (their equation 13).
 func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
-	d := data.Dims()
+	d := len(data.Mean)
 	m := newMethod(d, d) // the noise is z₀ [d]
 	m.add("u", d, 1, 0)
 	m.add("w", d, 1, 0)

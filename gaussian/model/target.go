@@ -39,7 +39,7 @@ func NewTarget(data Data, delta, logSigma *ad.Var[float64]) (g Target) {
 	g.intercept = ad.Mul(g.precision, g.offset)
 	residual := ad.Scale(ad.Dot(inverse, scatter), -0.5)
 	spread := ad.Scale(ad.Sum(logSigma), -n)
-	g.constant = ad.AddConst(ad.Add(residual, spread), -n*float64(data.Dims())*linalg.Log2Pi/2)
+	g.constant = ad.AddConst(ad.Add(residual, spread), -n*float64(len(data.Mean))*linalg.Log2Pi/2)
 	return g
 }
 

@@ -67,28 +67,28 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 	}
 	sigma := linalg.New[float64](run.Dims, 1)
 	linalg.Exp(sigma, m.Params[1].Value)
-	theta := Theta{m.Params[0].Value.Data, sigma.Data}
-	o := Outcome{Method: run.Method, Dims: run.Dims, Datasets: 1, Theta: theta, ELBO: elbo, LogEvidence: data.LogEvidence(theta), TiedLimit: data.TiedLimit(theta)}
+	theta, truth, best := Theta{m.Params[0].Value.Data, sigma.Data}, Truth(run.Dims), data.MaximumLikelihood()
+	o := Outcome{
+		Method: run.Method, Dims: run.Dims, Datasets: 1, Theta: theta,
+		DeltaErr: squaredDistance(truth.Delta, theta.Delta), MLEDeltaErr: squaredDistance(truth.Delta, best.Delta),
+		SigmaErr: squaredDistance(truth.Sigma, theta.Sigma), MLESigmaErr: squaredDistance(truth.Sigma, best.Sigma),
+		LogEvidence: data.LogEvidence(theta), MLEEvidence: data.LogEvidence(best),
+		ELBO: elbo, TiedLimit: data.TiedLimit(theta), Seconds: time.Since(start).Seconds(),
+	}
+	o.Err, o.mleErr, o.Gap = o.DeltaErr+o.SigmaErr, o.MLEDeltaErr+o.MLESigmaErr, o.LogEvidence-o.ELBO
 	if sd, volume := m.Momentum(); sd > 0 {
 		o.Beta0, o.Volume = 1/(sd*sd), volume
 	}
-	truth, best := Truth(run.Dims), data.MaximumLikelihood()
-	o.DeltaErr, o.SigmaErr = truth.squaredDistances(theta)
-	o.MLEDeltaErr, o.MLESigmaErr = truth.squaredDistances(best)
-	o.Err, o.Gap, o.mleErr = o.DeltaErr+o.SigmaErr, o.LogEvidence-o.ELBO, o.MLEDeltaErr+o.MLESigmaErr
-	o.MLEEvidence = data.LogEvidence(best)
 	if bad := o.Gap + o.Err; err == nil && (math.IsNaN(bad) || math.IsInf(bad, 0)) {
 		err = fmt.Errorf("after %d iterations: the ELBO is %v and log p(D) is %v", c.Iterations, o.ELBO, o.LogEvidence)
 	}
 	if err != nil {
-		params := ""
+		err = fmt.Errorf("%s on dataset %d (d = %d) diverged %w; try a smaller -lr\nthe parameters are", run.Method, run.Dataset+1, run.Dims, err)
 		for _, p := range m.Params {
-			params += fmt.Sprintf("\n  %s = %.5g", p.Name, p.Value.Data)
+			err = fmt.Errorf("%w\n  %s = %.5g", err, p.Name, p.Value.Data)
 		}
-		return Outcome{}, fmt.Errorf("%s on dataset %d (d = %d) diverged %w; try a smaller -lr\nthe parameters are%s", run.Method, run.Dataset+1, run.Dims, err, params)
 	}
-	o.Seconds = time.Since(start).Seconds()
-	return o, nil
+	return o, err
 }
 
 // optimise maximises the ELBO of m. It returns the final ELBO, averaged over 10,000 draws.

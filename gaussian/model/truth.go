@@ -10,8 +10,6 @@
 // outcome.go. A separate target in twomodes.go shows the effect of tempering.
 package model
 
-import "hvae/linalg"
-
 // Theta is a value of θ, which consists of offsets Δ [d] and standard deviations σ [d].
 type Theta struct{ Delta, Sigma []float64 }
 
@@ -20,26 +18,21 @@ type Theta struct{ Delta, Sigma []float64 }
 //	Δ_j = r_j/5,   σ_j = 36 r_j²/(10 (d−1)²) + 0.1,   where r_j = j − (d−1)/2 and j = 0 … d−1.
 //
 // If d = 1, σ is 1. If d is large, σ_j decreases from 1 to about 0.1 and then increases to 1 again.
-func Truth(d int) Theta {
-	t := Theta{make([]float64, d), make([]float64, d)}
+func Truth(d int) (t Theta) {
 	for j := range d {
-		r := float64(j) - float64(d-1)/2
-		t.Delta[j] = r / 5
-		t.Sigma[j] = 1
+		r, sigma := float64(j)-float64(d-1)/2, 1.0
 		if d > 1 {
-			t.Sigma[j] = 36*r*r/(10*float64((d-1)*(d-1))) + 0.1
+			sigma = 36*r*r/(10*float64((d-1)*(d-1))) + 0.1
 		}
+		t.Delta, t.Sigma = append(t.Delta, r/5), append(t.Sigma, sigma)
 	}
 	return t
 }
 
-// squaredDistances returns ‖Δ_t − Δ_u‖² and ‖σ_t − σ_u‖².
-func (t Theta) squaredDistances(u Theta) (delta, sigma float64) {
-	distance := func(a, b []float64) float64 {
-		d, s := linalg.New[float64](len(a), 1), linalg.New[float64](1, 1)
-		linalg.Sub(d, linalg.Column(a...), linalg.Column(b...))
-		linalg.MulSum(s, d, d)
-		return s.Data[0]
+// squaredDistance returns ‖a − b‖².
+func squaredDistance(a, b []float64) (sum float64) {
+	for i := range a {
+		sum += (a[i] - b[i]) * (a[i] - b[i])
 	}
-	return distance(t.Delta, u.Delta), distance(t.Sigma, u.Sigma)
+	return sum
 }

@@ -12,7 +12,7 @@ import (
 //	E_q[log p_θ(D, z)] = log p_θ(D, μ_Z) − ½ Σ_j (1 + N/σ_j²) σ_Zj²,
 //	H(q) = Σ_j (log σ_Zj + ½ log 2πe).
 func NewMeanField(data Data) *Method {
-	d := data.Dims()
+	d := len(data.Mean)
 	m := newMethod(d, 0)
 	m.add("mean", d, 1, 0)
 	m.add("log_scale", d, 1, 1)
