@@ -17,37 +17,30 @@ var figure1 = map[string]figure[model.Outcome]{
 	"figure1c.svg": panel("HVAE with and without tempering: σ alone", true, "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 hvae-notemp-k1 hvae-notemp-k10"),
 }
 
-// panel returns a function that draws the errors of θ, or only of σ, as functions of the dimension. It draws a line for
-// each of the methods that has rows, and a line for maximum likelihood, whose errors are equal in the rows of all methods.
+// panel returns a figure of the error of θ, or only of σ, as a function of the dimension. It draws a line for each of
+// the methods that has rows, and a line for maximum likelihood, whose errors are the same in the rows of all methods.
 func panel(title string, sigma bool, methods string) figure[model.Outcome] {
 	return func(rows []model.Outcome) []byte {
 		c := plot.Chart{Title: title, XLabel: "dimension d", YLabel: "mean of ‖θ − θ̂‖² ± s.e.", LogX: true, LogY: true, Dodge: true}
+		rows = slices.SortedStableFunc(slices.Values(rows), func(a, b model.Outcome) int { return a.Dims - b.Dims })
 		if sigma {
 			c.YLabel = "mean of ‖σ − σ̂‖² ± s.e."
+			for i, r := range rows { // remove the error of Δ
+				rows[i].Err, rows[i].ErrSE, rows[i].MLEDeltaErr = r.SigmaErr, r.SigmaErrSE, 0
+			}
 		}
-		rows = slices.SortedStableFunc(slices.Values(rows), func(a, b model.Outcome) int { return a.Dims - b.Dims })
 		for _, m := range strings.Fields(methods) {
 			for _, r := range rows {
-				if r.Method != m {
-					continue
+				if r.Method == m {
+					s := addPoint(&c, model.Label(m), plot.Line, float64(r.Dims), r.Err)
+					s.Error = append(s.Error, r.ErrSE)
 				}
-				mean, se := r.Err, r.ErrSE
-				if sigma {
-					mean, se = r.SigmaErr, r.SigmaErrSE
-				}
-				s := addPoint(&c, model.Label(m), plot.Line, float64(r.Dims), mean)
-				s.Error = append(s.Error, se)
 			}
 		}
 		for i, r := range rows {
-			if i > 0 && r.Dims == rows[i-1].Dims {
-				continue
+			if i == 0 || r.Dims > rows[i-1].Dims {
+				c.XTicks = addPoint(&c, "max. likelihood", plot.Dashed, float64(r.Dims), r.MLEDeltaErr+r.MLESigmaErr).X
 			}
-			mean := r.MLEDeltaErr + r.MLESigmaErr
-			if sigma {
-				mean = r.MLESigmaErr
-			}
-			c.XTicks = addPoint(&c, "max. likelihood", plot.Dashed, float64(r.Dims), mean).X
 		}
 		return c.SVG()
 	}
