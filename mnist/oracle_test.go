@@ -183,7 +183,7 @@ func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64,
 // tensors returns a map from the names of a file's tensors to their elements, and the file's metadata.
 func tensors(t *testing.T, elem ...string) (map[string][]float32, map[string]string) {
 	t.Helper()
-	f, err := safetensors.Decode(read(t, elem...), 1<<20)
+	f, err := safetensors.Decode(read(t, elem...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,17 +120,12 @@ func FuzzIDX(f *testing.F) {
 	})
 }
 
-// serve makes mirrors a list of servers with the given handlers.
-func serve(t *testing.T, handlers ...http.HandlerFunc) {
+// serve makes mirror a server with the given handler.
+func serve(t *testing.T, h http.HandlerFunc) {
 	t.Helper()
-	old := mirrors
-	mirrors = nil
-	for _, h := range handlers {
-		s := httptest.NewServer(h)
-		t.Cleanup(s.Close)
-		mirrors = append(mirrors, s.URL+"/")
-	}
-	t.Cleanup(func() { mirrors = old })
+	server, old := httptest.NewServer(h), mirror
+	mirror = server.URL + "/"
+	t.Cleanup(func() { mirror = old; server.Close() })
 }
 
 func sends(b []byte) http.HandlerFunc {
@@ -157,23 +152,22 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 			}
 		}
 	}
-	defer func(d time.Duration) { timeout = d }(timeout)
+	defer func(d time.Duration) { client.Timeout = d }(client.Timeout)
 	for name, c := range map[string]struct {
-		mirrors []http.HandlerFunc
+		handler http.HandlerFunc
 		want    string // part of the error; empty for no error
 	}{
-		"compressed":        {[]http.HandlerFunc{sends(sent)}, ""},
-		"plain":             {[]http.HandlerFunc{sends(contents)}, ""},
-		"second mirror":     {[]http.HandlerFunc{sends([]byte("garbage")), sends(sent)}, ""},
-		"not found":         {[]http.HandlerFunc{http.NotFound}, "404"},
-		"wrong pixel":       {[]http.HandlerFunc{sends(compressed(wrong))}, "SHA-256 is wrong"},
-		"truncated":         {[]http.HandlerFunc{sends(sent[:len(sent)/2])}, "unexpected EOF"},
-		"endless":           {[]http.HandlerFunc{endless}, "it has "},
-		"slower than limit": {[]http.HandlerFunc{hang}, "deadline exceeded"},
+		"compressed":        {sends(sent), ""},
+		"plain":             {sends(contents), ""},
+		"not found":         {http.NotFound, "404"},
+		"wrong pixel":       {sends(compressed(wrong)), "SHA-256 is wrong"},
+		"truncated":         {sends(sent[:len(sent)/2]), "unexpected EOF"},
+		"endless":           {endless, "it has "},
+		"slower than limit": {hang, "Timeout exceeded"},
 	} {
-		serve(t, c.mirrors...)
-		if timeout = 10 * time.Minute; name == "slower than limit" {
-			timeout = 100 * time.Millisecond
+		serve(t, c.handler)
+		if client.Timeout = 10 * time.Minute; name == "slower than limit" {
+			client.Timeout = 100 * time.Millisecond
 		}
 		path := filepath.Join(t.TempDir(), "new")
 		images, err := tinyMNIST[0].download(t.Context(), path, func(string) {})
@@ -202,8 +196,8 @@ func TestLoadDownloadsTheMissingFile(t *testing.T) {
 }
 
 func TestCancellationEndsADownload(t *testing.T) {
-	defer func(d time.Duration) { timeout = d }(timeout)
-	timeout = time.Hour
+	defer func(d time.Duration) { client.Timeout = d }(client.Timeout)
+	client.Timeout = time.Hour
 	ctx, cancel := context.WithCancelCause(t.Context())
 	serve(t, func(w http.ResponseWriter, r *http.Request) { cancel(errors.New("enough")); hang(w, r) })
 	ended := make(chan error, 1)

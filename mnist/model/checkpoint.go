@@ -42,7 +42,6 @@ func (c *Checkpoint) numbers(draws bool) map[string]any {
 func (c Checkpoint) File() safetensors.File {
 	f := safetensors.File{Metadata: map[string]string{
 		"format": checkpointFormat, "model": c.Config.Kind, "tempering": c.Config.Tempering, "max_eps": fmt.Sprint(maxEps),
-		safetensors.DigestKey: "", // Encode sets the digest
 	}}
 	for key, value := range c.numbers(c.Config.Draws > 0) {
 		b, _ := json.Marshal(value) // cannot fail, because the ELBO is finite
@@ -81,8 +80,7 @@ func ReadCheckpoint(name string) (Checkpoint, error) {
 // DecodeCheckpoint decodes the contents of model.safetensors. It returns an error if the format or the digest
 // is wrong, or if a tensor is missing, unknown, of the wrong shape or not finite.
 func DecodeCheckpoint(b []byte) (Checkpoint, error) {
-	const maxHeader = 1 << 16 // bytes, over twenty times the size of the largest header
-	f, err := safetensors.Decode(b, maxHeader)
+	f, err := safetensors.Decode(b)
 	if err != nil {
 		return Checkpoint{}, err
 	}
@@ -108,8 +106,8 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	}
 	// Damaged metadata may describe a huge model, so check that the file contains the parameters
 	// before allocating memory for them.
-	specs := new(Network[float32]).specs(c.Config)
 	var want []safetensors.Tensor
+	specs := new(Network[float32]).specs(c.Config)
 	for _, s := range specs {
 		want = append(want, safetensors.Tensor{Name: s.Name, Shape: s.Shape})
 	}

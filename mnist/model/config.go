@@ -1,9 +1,9 @@
 // Package model implements the model of section 4.2 of the HVAE paper: a convolutional variational
 // auto-encoder for binarised MNIST digits, with or without a Hamiltonian flow.
 //
-// Read config.go, params.go (the parameters and their names in a checkpoint), network.go
-// (encoder and decoder) and elbo.go (the bound and the estimator), then train.go (a training
-// step on all cores), evaluate.go, correlation.go, anneal.go, checkpoint.go and state.go.
+// Read config.go, params.go (the parameters and their names in a checkpoint), network.go (encoder and decoder) and
+// elbo.go (the bound and the estimator), then protocol.go (settings and results of training), train.go (a training
+// step on all cores), checkpoint.go and state.go.
 package model
 
 import (
@@ -31,13 +31,6 @@ type Config struct {
 	Alpha float64 `json:"alpha"` // initial α_k of the flow; 0 for the default value
 }
 
-// The largest values of K and ℓ in a configuration.
-const (
-	MaxK      = 10_000
-	MaxLatent = 4096
-	MaxDraws  = 1000
-)
-
 // maxEps is ξ, the upper bound of the step sizes ε = ξ·sigmoid(·).
 const maxEps = 0.5
 
@@ -48,20 +41,16 @@ func (c Config) Check() error {
 		return fmt.Errorf("unknown model %.40q: the model must be vae or hvae", c.Kind)
 	case !slices.Contains([]string{"none", "fixed", "free", "untied"}, c.Tempering):
 		return fmt.Errorf("unknown tempering %.40q: the tempering must be none, fixed, free or untied", c.Tempering)
-	case c.K < 0 || c.K > MaxK:
-		return fmt.Errorf("invalid K = %d: the number of leapfrog steps must be from 0 to %d", c.K, MaxK)
-	case c.Kind == "vae" && (c.K != 0 || c.Tempering != "none" || c.VaryEps):
-		return fmt.Errorf("for leapfrog steps, tempering and varied step sizes, the model must be hvae, not vae")
-	case c.K == 0 && (c.Tempering != "none" || c.VaryEps):
-		return fmt.Errorf("tempering and varied step sizes require at least one leapfrog step: set K ≥ 1")
-	case c.Draws < 0 || c.Draws > MaxDraws:
-		return fmt.Errorf("invalid number %d of draws per image: it must be from 1 to %d", c.Draws, MaxDraws)
-	case c.Importance && c.Draws == 0:
-		return fmt.Errorf("an importance-weighted bound requires at least two draws per image")
+	case c.K < 0 || c.K > 10_000:
+		return fmt.Errorf("invalid K = %d: the number of leapfrog steps must be from 0 to 10000", c.K)
+	case c.Kind == "vae" && c.K != 0 || c.K == 0 && (c.Tempering != "none" || c.VaryEps):
+		return fmt.Errorf("leapfrog steps, tempering and varied step sizes require an HVAE with K ≥ 1: the model must be hvae")
+	case c.Draws < 0 || c.Draws > 1000 || c.Importance && c.Draws == 0:
+		return fmt.Errorf("invalid number %d of draws per image: it must be from 1 to 1000, and at least 2 for an importance-weighted bound", c.Draws)
 	case !(c.Eps >= 0 && c.Eps < maxEps && c.Alpha >= 0 && c.Alpha < 1):
 		return fmt.Errorf("invalid initial values ε = %v and α = %v: they must be in (0, %v) and (0, 1)", c.Eps, c.Alpha, maxEps)
-	case c.Latent < 1 || c.Latent > MaxLatent:
-		return fmt.Errorf("a model cannot have %d latent dimensions: the number must be from 1 to %d", c.Latent, MaxLatent)
+	case c.Latent < 1 || c.Latent > 4096:
+		return fmt.Errorf("a model cannot have %d latent dimensions: the number must be from 1 to 4096", c.Latent)
 	}
 	return nil
 }

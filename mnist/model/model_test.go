@@ -338,10 +338,9 @@ func TestCheckpointsAreUnchangedAfterReadingAndWriting(t *testing.T) {
 	if err := os.WriteFile(name, want.Encode(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	want.Metadata[safetensors.DigestKey] = ""
 	if diff := cmp.Diff(map[string]string{
 		"format": "hvae-mnist/1", "model": "hvae", "K": "2", "tempering": "free", "vary_eps": "true", "latent": "3", "max_eps": "0.5",
-		"seed": "5", "epoch": "3", "val_elbo": "-101.25", "draws": "5", "importance": "true", "data": "mnist", "data_sha256": "12", "sha256": "",
+		"seed": "5", "epoch": "3", "val_elbo": "-101.25", "draws": "5", "importance": "true", "data": "mnist", "data_sha256": "12",
 	}, want.Metadata); diff != "" {
 		t.Errorf("the metadata differ (-want +got):\n%s", diff)
 	}
@@ -370,7 +369,6 @@ func TestInvalidCheckpointsAreRefused(t *testing.T) {
 		`val_elbo = "null"`:               set("val_elbo", "null"),
 		`unknown tempering "hot"`:         set("tempering", "hot"),
 		`model "xxx`:                      set("model", strings.Repeat("x", 1<<15)),
-		"its header should have":          set("x", strings.Repeat("x", 1<<17)),
 		"5000 latent dimensions":          set("latent", "5000"),
 		`importance = ""`:                 set("draws", "5"),
 		`seed = ""`:                       func(f *safetensors.File) { delete(f.Metadata, "seed") },
@@ -416,7 +414,6 @@ func TestRestoredTrainerContinuesBitIdentically(t *testing.T) {
 		}
 	}
 	for want, change := range map[string]func(f *safetensors.File){
-		"it has no SHA-256":               func(f *safetensors.File) { delete(f.Metadata, safetensors.DigestKey) },
 		"this program reads only \"hvae-": func(f *safetensors.File) { f.Metadata["format"] = checkpointFormat },
 		"is missing":                      func(f *safetensors.File) { f.Tensors = f.Tensors[:len(f.Tensors)-1] },
 		"negative element":                func(f *safetensors.File) { f.Tensors[2].Data[5] = -1 },

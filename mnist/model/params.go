@@ -3,7 +3,6 @@ package model
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -25,15 +24,12 @@ type Param[T linalg.Float] struct {
 	layout layout
 }
 
-// A layout describes how a parameter's matrix corresponds to its tensor in a checkpoint.
-type layout int
-
-const (
-	plain    layout = iota // the same elements in row-major order
-	kernel                 // matrix [(ky, kx, b) × a], tensor (a, b, ky, kx), where a and b are channels
-	codeRows               // matrix [(pixel, channel) × n], tensor ((channel, pixel), n)
-	codeCols               // matrix [n × (pixel, channel)], tensor (n, (channel, pixel))
-)
+// A layout is the permutation from a tensor to its matrix. View the tensor as an array with the given axes. The
+// matrix has the same elements after axes i and j are swapped. The zero value is the identity.
+type layout struct {
+	axes [3]int
+	i, j int
+}
 
 // A spec describes a parameter. The parameter has no Value before allocate is called.
 type spec[T linalg.Float] struct {
@@ -55,18 +51,23 @@ func (n *Network[T]) specs(c Config) (all []spec[T]) {
 	// PyTorch's weights have the shape (out, in, 5, 5) for a convolution and (in, out, 5, 5) for a
 	// transposed convolution, so the shape is the same for a convolution g and its transpose.
 	convolution := func(name string, l *layer[T], g conv.Geometry, channels int) {
+		// The matrix is [(ky, kx, b) × a] for a tensor (a, b, ky, kx), where a and b are channels.
+		kernel := layout{[3]int{g.OutC, g.InC, g.KernelH * g.KernelW}, 0, 2}
 		add(&l.weight, name+".weight", kernel, 0, spread(g.In(), g.Out()), g.OutC, g.InC, g.KernelH, g.KernelW)
-		add(&l.bias, name+".bias", plain, 0, 0, channels)
+		add(&l.bias, name+".bias", layout{}, 0, 0, channels)
 	}
+	// Rows or columns of dense layers next to a convolution are (pixel, channel), in the tensor (channel, pixel).
+	const area = code / channels
+	plain := layout{}
 	e, d := &n.encoder, &n.decoder
 	convolution("encoder.conv1", &e.conv1, conv1, conv1.OutC)
 	convolution("encoder.conv2", &e.conv2, conv2, conv2.OutC)
 	convolution("encoder.conv3", &e.conv3, conv3, conv3.OutC)
-	dense("encoder.hidden", &e.hidden, codeCols, plain, hidden, code)
+	dense("encoder.hidden", &e.hidden, layout{[3]int{hidden, channels, area}, 1, 2}, plain, hidden, code)
 	dense("encoder.mean", &e.mean, plain, plain, c.Latent, hidden)
 	dense("encoder.std", &e.std, plain, plain, c.Latent, hidden)
 	dense("decoder.hidden", &d.hidden, plain, plain, hidden, c.Latent)
-	dense("decoder.expand", &d.expand, codeRows, codeRows, code, hidden)
+	dense("decoder.expand", &d.expand, layout{[3]int{channels, area, hidden}, 0, 1}, layout{[3]int{channels, area, 1}, 0, 1}, code, hidden)
 	convolution("decoder.deconv1", &d.deconv1, conv3, conv3.InC)
 	convolution("decoder.deconv2", &d.deconv2, conv2, conv2.InC)
 	convolution("decoder.deconv3", &d.deconv3, conv1, conv1.InC)
@@ -111,18 +112,17 @@ func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) (ps []
 	return ps
 }
 
-// CopyWeights sets the parameters of the encoder and decoder to the values in a checkpoint file.
+// CopyWeights sets the parameters of the encoder and decoder, which come first, to the values in a checkpoint file.
 func CopyWeights(params []Param[float32], name string) error {
 	c, err := ReadCheckpoint(name)
 	if err != nil {
 		return err
 	}
-	for _, p := range params {
+	for i, p := range params {
 		if strings.HasPrefix(p.Name, "flow.") {
-			continue
+			break
 		}
-		i := slices.IndexFunc(c.Params, func(q Param[float32]) bool { return q.Name == p.Name && q.Value.Shape() == p.Value.Shape() })
-		if i < 0 {
+		if p.Value.Shape() != c.Params[i].Value.Shape() {
 			return fmt.Errorf("%s has no parameter %s of shape %v: train a model with its number of latent dimensions, %d", name, p.Name, p.Value.Shape(), c.Config.Latent)
 		}
 		linalg.Copy(p.Value, c.Params[i].Value)
@@ -166,38 +166,25 @@ func (p Param[T]) allocate() {
 	for _, n := range p.Shape[1:] {
 		cols *= n
 	}
-	if p.layout == kernel {
+	if p.layout.j-p.layout.i == 2 { // the first axis becomes the last
 		rows, cols = cols, rows
 	}
 	p.Value = linalg.New[T](rows, cols)
 }
 
-// Order yields the position of each element in the tensor, in row-major order, and its index in Value.Data.
-func (p Param[T]) Order() iter.Seq2[int, int] {
-	rows, cols := p.Value.Rows, p.Value.Cols
-	// View the tensor as an array with three axes. Axis a has length[a] elements, and neighbours along it
-	// are step[a] elements apart in Value.Data.
-	length, step := [3]int{1, 1, rows * cols}, [3]int{0, 0, 1}
-	switch p.layout {
-	case kernel:
-		b, taps := p.Shape[1], p.Shape[2]*p.Shape[3]
-		length, step = [3]int{cols, b, taps}, [3]int{1, cols, b * cols}
-	case codeRows:
-		length, step = [3]int{channels, code / channels, cols}, [3]int{cols, channels * cols, 1}
-	case codeCols:
-		length, step = [3]int{rows, channels, code / channels}, [3]int{cols, 1, channels}
-	}
-	return func(yield func(int, int) bool) {
-		i := 0
-		for a := range length[0] {
-			for b := range length[1] {
-				for c := range length[2] {
-					if !yield(i, a*step[0]+b*step[1]+c*step[2]) {
-						return
-					}
-					i++
-				}
+// Order returns the index in Value.Data of each element of the tensor, whose elements are in row-major order.
+func (p Param[T]) Order() (order []int) {
+	i, j, length := p.layout.i, p.layout.j, cmp.Or(p.layout.axes, [3]int{1, 1, len(p.Value.Data)})
+	swapped := length
+	swapped[i], swapped[j] = length[j], length[i]
+	step := [3]int{swapped[1] * swapped[2], swapped[2], 1} // distances of neighbours along each axis in Value.Data
+	step[i], step[j] = step[j], step[i]
+	for a := range length[0] {
+		for b := range length[1] {
+			for c := range length[2] {
+				order = append(order, a*step[0]+b*step[1]+c*step[2])
 			}
 		}
 	}
+	return order
 }

@@ -36,10 +36,7 @@ func (t *Trainer[T]) stored(best []Param[T], f func(p Param[T], prefix string, d
 // the averages of the optimiser, the parameters of the best epoch, which may be nil, and the progress of the run in
 // the encoding of the caller.
 func (t *Trainer[T]) State(progress string, best []Param[T]) safetensors.File {
-	f := safetensors.File{Metadata: map[string]string{
-		"format": stateFormat, "progress": progress,
-		safetensors.DigestKey: "", // Encode sets the digest
-	}}
+	f := safetensors.File{Metadata: map[string]string{"format": stateFormat, "progress": progress}}
 	t.stored(best, func(p Param[T], prefix string, data []T) { f.Tensors = append(f.Tensors, p.tensor(prefix, data)) })
 	return f
 }
@@ -47,7 +44,7 @@ func (t *Trainer[T]) State(progress string, best []Param[T]) safetensors.File {
 // DecodeState decodes the contents of a state file and verifies its digest. It does not check the tensors,
 // because their shapes depend on the settings. Restore checks them.
 func DecodeState(b []byte) (safetensors.File, error) {
-	f, err := safetensors.Decode(b, len(b)) // the metrics make the header long
+	f, err := safetensors.Decode(b)
 	switch meta := f.Metadata; {
 	case err != nil:
 		return f, err

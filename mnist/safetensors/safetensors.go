@@ -11,10 +11,8 @@
 package safetensors
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -59,47 +57,7 @@ func digest(meta map[string]string, data []byte) string {
 		}
 	}
 	h.Write(data)
-	return hex.EncodeToString(h.Sum(nil))
-}
-
-// Encode returns the bytes of the file, which are the same for equal Files. If the metadata contain
-// DigestKey, Encode replaces its value with the digest. Encode panics if the shape and the number of
-// elements of a tensor do not match.
-func (f File) Encode() []byte {
-	var data []byte
-	var entries []entry
-	for _, t := range f.Tensors {
-		n := 1
-		for _, s := range t.Shape {
-			n *= s
-		}
-		if n != len(t.Data) {
-			panic(fmt.Sprintf("safetensors: tensor %q has shape %v but %d elements", t.Name, t.Shape, len(t.Data)))
-		}
-		begin := len(data)
-		data, _ = binary.Append(data, binary.LittleEndian, t.Data)                                            // cannot fail for []float32
-		entries = append(entries, entry{t.Name, "F32", append([]int{}, t.Shape...), []int{begin, len(data)}}) // [] if Shape is nil
-	}
-	var header []byte
-	add := func(key string, value any) {
-		k, _ := json.Marshal(key) // cannot fail for these types
-		v, _ := json.Marshal(value)
-		header = fmt.Appendf(header, ",%s:%s", k, v)
-	}
-	if meta := maps.Clone(f.Metadata); len(meta) > 0 {
-		if _, ok := meta[DigestKey]; ok {
-			meta[DigestKey] = digest(meta, data)
-		}
-		add(metadataKey, meta)
-	}
-	for _, e := range entries {
-		add(e.name, e)
-	}
-	header = fmt.Appendf(nil, "{%s}", bytes.TrimPrefix(header, []byte(",")))
-	for len(header)%8 != 0 { // align the elements for readers that map the file into memory
-		header = append(header, ' ')
-	}
-	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header, data)
+	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
 // An entry is the description of a tensor in a header.
@@ -107,36 +65,65 @@ type entry struct {
 	name    string
 	DType   string `json:"dtype"`
 	Shape   []int  `json:"shape"`
-	Offsets []int  `json:"data_offsets"` // the first byte of the tensor in the data, and the byte after the last
+	Offsets [2]int `json:"data_offsets"` // the first byte of the tensor in the data, and the byte after the last
 }
 
-// Decode decodes the bytes of a file. It returns an error unless
-//
-//   - the header has at most maxHeader bytes,
-//   - all tensors are float32 and cover the data without gaps or overlaps, and
-//   - the digest is correct, if the metadata contain a digest.
-//
-// It allocates at most a small multiple of len(b) bytes.
-func Decode(b []byte, maxHeader int) (File, error) {
-	if len(b) < 8 {
-		return File{}, fmt.Errorf("it is not a safetensors file: it has only %d bytes", len(b))
+// Encode returns the bytes of the file, which are the same for equal Files. It adds the digest to the metadata, or
+// replaces it. The number of elements of each tensor must match its shape.
+func (f File) Encode() []byte {
+	var data, entries []byte
+	for _, t := range f.Tensors {
+		begin := len(data)
+		data, _ = binary.Append(data, binary.LittleEndian, t.Data) // cannot fail for []float32
+		name, _ := json.Marshal(t.Name)                            // cannot fail for these types
+		e, _ := json.Marshal(entry{DType: "F32", Shape: append([]int{}, t.Shape...), Offsets: [2]int{begin, len(data)}})
+		entries = fmt.Appendf(entries, ",%s:%s", name, e)
 	}
-	n, rest := binary.LittleEndian.Uint64(b), b[8:]
-	if n > uint64(min(len(rest), maxHeader)) {
-		return File{}, fmt.Errorf("it is not a safetensors file, or it is truncated: its header should have %d bytes, but %d bytes follow, and the limit is %d", n, len(rest), maxHeader)
+	meta := map[string]string{}
+	maps.Copy(meta, f.Metadata)
+	meta[DigestKey] = digest(meta, data)
+	m, _ := json.Marshal(meta)
+	header := fmt.Appendf(nil, "{%q:%s%s}", metadataKey, m, entries)
+	for len(header)%8 != 0 { // align the elements for readers that map the file into memory
+		header = append(header, ' ')
 	}
-	data := rest[n:]
-	entries, meta, err := decodeHeader(rest[:n])
-	if err != nil {
-		return File{}, fmt.Errorf("its header is invalid: %w", err)
+	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header, data)
+}
+
+// Decode decodes the bytes of a file. It returns an error unless all tensors are float32 and cover the data without
+// gaps or overlaps, and the digest is correct, if the metadata contain a digest. It allocates at most a small
+// multiple of len(b) bytes.
+func Decode(b []byte) (File, error) {
+	fail := func(format string, args ...any) (File, error) {
+		return File{}, fmt.Errorf("it is not a valid safetensors file: "+format, args...)
 	}
-	if want, ok := meta[DigestKey]; ok {
-		if got := digest(meta, data); got != want {
-			return File{}, fmt.Errorf("it is damaged: the SHA-256 of its contents is %s, but should be %.64q", got, want)
+	if len(b) < 8 || binary.LittleEndian.Uint64(b) > uint64(len(b)-8) {
+		return fail("its %d bytes do not contain a header", len(b))
+	}
+	header, data := b[8:8+binary.LittleEndian.Uint64(b)], b[8+binary.LittleEndian.Uint64(b):]
+	var values map[string]json.RawMessage // if a key is repeated, the last value
+	if err := json.Unmarshal(header, &values); err != nil {
+		return fail("its header is not a JSON object: %.80v", err)
+	}
+	var f File
+	var entries []entry
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		e := entry{name: name}
+		if name == metadataKey {
+			if err := json.Unmarshal(values[name], &f.Metadata); err != nil {
+				return fail("its metadata is not a JSON object with string values: %.80v", err)
+			}
+		} else if err := json.Unmarshal(values[name], &e); err != nil || e.DType != "F32" || e.Shape == nil {
+			return fail("tensor %.60q must have the dtype F32, a shape and two data_offsets, but it is %.80s", name, values[name])
+		} else {
+			entries = append(entries, e)
 		}
 	}
-	f, end := File{Metadata: meta}, 0
-	slices.SortStableFunc(entries, func(a, b entry) int { return slices.Compare(a.Offsets, b.Offsets) })
+	if want, ok := f.Metadata[DigestKey]; ok && digest(f.Metadata, data) != want {
+		return fail("it is damaged, because the SHA-256 of its contents is not %.64q", want)
+	}
+	slices.SortStableFunc(entries, func(a, b entry) int { return slices.Compare(a.Offsets[:], b.Offsets[:]) })
+	end := 0
 	for _, e := range entries {
 		size := 4.0 // bytes; a float, because the product may overflow an int
 		for _, s := range e.Shape {
@@ -146,7 +133,7 @@ func Decode(b []byte, maxHeader int) (File, error) {
 		}
 		begin := end
 		if end = e.Offsets[1]; e.Offsets[0] != begin || end > len(data) || size != float64(end-begin) {
-			return File{}, fmt.Errorf("tensor %.60q with the shape %.80s and the offsets %v does not follow the previous tensor, which ends at %d of %d bytes",
+			return fail("tensor %.60q with the shape %.80s and the offsets %v does not follow the previous tensor, which ends at %d of %d bytes",
 				e.name, fmt.Sprint(e.Shape), e.Offsets, begin, len(data))
 		}
 		t := Tensor{Name: e.name, Shape: e.Shape, Data: make([]float32, (end-begin)/4)}
@@ -154,32 +141,9 @@ func Decode(b []byte, maxHeader int) (File, error) {
 		f.Tensors = append(f.Tensors, t)
 	}
 	if end != len(data) {
-		return File{}, fmt.Errorf("%d unexpected bytes follow the last tensor", len(data)-end)
+		return fail("%d unexpected bytes follow the last tensor", len(data)-end)
 	}
 	return f, nil
-}
-
-// decodeHeader returns the descriptions of the tensors, sorted by name, and the metadata.
-func decodeHeader(header []byte) (entries []entry, meta map[string]string, err error) {
-	var values map[string]json.RawMessage // if a key is repeated, the last value
-	if err := json.Unmarshal(header, &values); err != nil {
-		return nil, nil, fmt.Errorf("it is not a JSON object: %.80v", err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if name == metadataKey {
-			if err := json.Unmarshal(values[name], &meta); err != nil {
-				return nil, nil, fmt.Errorf("its metadata is not a JSON object with string values: %.80v", err)
-			}
-			continue
-		}
-		e, d := entry{name: name}, json.NewDecoder(bytes.NewReader(values[name]))
-		d.DisallowUnknownFields()
-		if err := d.Decode(&e); err != nil || e.DType != "F32" || e.Shape == nil || len(e.Offsets) != 2 {
-			return nil, nil, fmt.Errorf("tensor %.60q must have the dtype F32, a shape and two data_offsets, but it is %.80s", name, values[name])
-		}
-		entries = append(entries, e)
-	}
-	return entries, meta, nil
 }
 
 // Check returns an error unless the tensors of f are finite and have the same names and shapes as

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -22,12 +23,14 @@ func TestEncodeWritesTheFormatByteForByte(t *testing.T) {
 		Metadata: map[string]string{"b": "2", "a": "one \"quoted\""},
 		Tensors:  []Tensor{{"w", []int{2, 1}, []float32{1, -2}}, {"scalar", nil, []float32{0.5}}, {"none", []int{0, 3}, nil}},
 	}
-	header := `{"__metadata__":{"a":"one \"quoted\"","b":"2"},` +
+	data := "\x00\x00\x80\x3f\x00\x00\x00\xc0\x00\x00\x00\x3f"
+	sum := sha256.Sum256([]byte("a=one \"quoted\"\nb=2\n" + data))
+	header := fmt.Sprintf(`{"__metadata__":{"a":"one \"quoted\"","b":"2","sha256":"%x"},`, sum) +
 		`"w":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},` +
 		`"scalar":{"dtype":"F32","shape":[],"data_offsets":[8,12]},` +
 		`"none":{"dtype":"F32","shape":[0,3],"data_offsets":[12,12]}}`
 	header += strings.Repeat(" ", (8-len(header)%8)%8)
-	want := file(header, "\x00\x00\x80\x3f\x00\x00\x00\xc0\x00\x00\x00\x3f")
+	want := file(header, data)
 	if diff := cmp.Diff(string(want), string(f.Encode())); diff != "" {
 		t.Errorf("the encoded bytes differ (-want +got):\n%s", diff)
 	}
@@ -46,20 +49,18 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 		b    []byte
 		want string
 	}{
-		{"empty", nil, "not a safetensors file"},
-		{"text", []byte("# Hamiltonian VAE\n"), "not a safetensors file"},
-		{"header beyond the end", file("{}", "")[:9], "2 bytes, but 1 bytes follow"},
-		{"negative header length", []byte("\xff\xff\xff\xff\xff\xff\xff\xff{}"), "not a safetensors file"},
-		{"long header", file(strings.Repeat(" ", 1<<22)+"{}", ""), "the limit is"},
+		{"empty", nil, "do not contain a header"},
+		{"text", []byte("# Hamiltonian VAE\n"), "do not contain a header"},
+		{"header beyond the end", file("{}", "")[:9], "its 9 bytes do not"},
+		{"negative header length", []byte("\xff\xff\xff\xff\xff\xff\xff\xff{}"), "do not contain a header"},
 		{"no JSON", file("hello", ""), "not a JSON object"},
 		{"no object", file("[1]", ""), "not a JSON object"},
 		{"two objects", file("{} {}", ""), "not a JSON object"},
 		{"a number in the metadata", file(`{"__metadata__":{"a":1}}`, ""), "string values"},
 		{"a null tensor", file(`{"w":null}`, ""), "tensor \"w\" must"},
 		{"another type", file(`{"w":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}`, "12"), "tensor \"w\" must"},
-		{"an unknown field", file(`{"w":{"dtype":"F32","shape":[],"data_offsets":[0,4],"x":1}}`, "1234"), "tensor \"w\" must"},
 		{"no shape", file(`{"w":{"dtype":"F32","data_offsets":[0,4]}}`, "1234"), "tensor \"w\" must"},
-		{"one offset", file(one("[1]", "[0]"), "1234"), "tensor \"w\" must"},
+		{"one offset", file(one("[1]", "[0]"), "1234"), "the offsets [0 0]"},
 		{"a fraction", file(one("[1.5]", "[0,4]"), "1234"), "tensor \"w\" must"},
 		{"truncated data", file(one("[2]", "[0,8]"), "1234"), "ends at 0 of 4"},
 		{"offsets backwards", file(one("[0]", "[0,-4]"), ""), "ends at 0 of 0"},
@@ -76,7 +77,7 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 		{"long shape", file(one("[1"+strings.Repeat(",1", 1<<19)+"]", "[0,0]"), ""), "does not follow"},
 		{"long metadata", file(fmt.Sprintf(`{"__metadata__":{"%s":1}}`, long), ""), "string values"},
 	} {
-		_, err := Decode(c.b, 1<<21)
+		_, err := Decode(c.b)
 		if err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 300 {
 			t.Errorf("%s: error %.400v, want an error of at most 300 bytes with %q", c.name, err, c.want)
 		}
@@ -86,19 +87,19 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 // The digest must follow its definition in the comment on DigestKey. Apart from names of tensors and DigestKey, a
 // flipped bit must not change the values that Decode returns.
 func TestDigestCoversTensorsAndMetadata(t *testing.T) {
-	f := File{Metadata: map[string]string{"b": "2", "d": "4", DigestKey: "", "a": "1", "c": "3"}, Tensors: []Tensor{{"w", []int{2}, []float32{1, -2}}}}
+	f := File{Metadata: map[string]string{"b": "2", "d": "4", "a": "1", "c": "3"}, Tensors: []Tensor{{"w", []int{2}, []float32{1, -2}}}}
 	b := f.Encode()
-	if f.Metadata[DigestKey] != "" {
+	if len(f.Metadata) != 4 {
 		t.Error("Encode changes the metadata of the file")
 	}
 	f.Metadata[DigestKey] = fmt.Sprintf("%x", sha256.Sum256([]byte("a=1\nb=2\nc=3\nd=4\n\x00\x00\x80\x3f\x00\x00\x00\xc0")))
-	if got, err := Decode(b, len(b)); err != nil || !cmp.Equal(f, got) {
+	if got, err := Decode(b); err != nil || !cmp.Equal(f, got) {
 		t.Fatalf("Decode returns %v and the error %v, want %v", got, err, f)
 	}
 	for bit := range 8 * len(b) {
 		damaged := slices.Clone(b)
 		damaged[bit/8] ^= 1 << (bit % 8)
-		got, err := Decode(damaged, len(b))
+		got, err := Decode(damaged)
 		if err != nil || got.Metadata[DigestKey] == "" {
 			continue
 		}
@@ -144,7 +145,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(file(`{"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}`, ""))
 	f.Add(file(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},"b":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}`, "12345678"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		first, err := Decode(b, len(b))
+		first, err := Decode(b)
 		if err != nil {
 			return
 		}
@@ -156,12 +157,16 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("Decode returned %d elements of 4 bytes for a file of %d bytes", elements, len(b))
 		}
 		encoded := first.Encode()
-		again, err := Decode(encoded, len(encoded))
+		again, err := Decode(encoded)
 		if err != nil {
 			t.Fatalf("for the result of Encode, Decode returns the error %v, want nil", err)
 		}
 		equal := cmp.Comparer(func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
-		sameMap := cmp.Transformer("map", func(m map[string]string) string { return fmt.Sprint(len(m), m) })
+		sameMap := cmp.Transformer("map", func(m map[string]string) string { // without the digest, which Encode adds
+			m = maps.Clone(m)
+			delete(m, DigestKey)
+			return fmt.Sprint(len(m), m)
+		})
 		if diff := cmp.Diff(first, again, equal, sameMap); diff != "" {
 			t.Fatalf("Encode and Decode change the file (-want +got):\n%s", diff)
 		}
