@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -96,15 +95,5 @@ func TestPotentialOfTheTargetWithTwoModes(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[float64]int{2: 122, 6: 122, 10: 122, 14: 122}, heights); diff != "" {
 		t.Errorf("the heights of the points on the contours (-want +got):\n%s", diff)
-	}
-}
-
-func TestTwoModesIsInterrupted(t *testing.T) {
-	folder := t.TempDir()
-	var stderr bytes.Buffer
-	ctx, cancel := context.WithCancel(t.Context())
-	stdout := &countingWriter{then: cancel}
-	if status := program.Run(ctx, []string{"-two-modes", "-json", "-out", folder}, stdout, &stderr); status != 130 || stdout.writes != 1 || len(files(t, folder)) > 0 || !strings.Contains(stderr.String(), "the completed rows were printed; no files were written") {
-		t.Errorf("status %d, %d rows, stderr %q, files %v", status, stdout.writes, stderr.String(), names(files(t, folder)))
 	}
 }
