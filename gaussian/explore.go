@@ -121,11 +121,8 @@ func (v *view) compute(ctx context.Context, seed uint64) error {
 		x[s.Name] = s.Value
 	}
 	f := model.TwoModesFlow{Tempering: v.Tempering, PriorSD: x["q"], MomentumSD: x["s"], InvSqrtBeta0: x["start"], StepSize: x["eps"], K: int(x["K"])}
+	paths, _ := f.Draw(ctx, 12, random.Stream(seed, "two modes page paths"), true)
 	draws, err := f.Draw(ctx, 2000, random.Stream(seed, "two modes page"), false)
-	if err != nil {
-		return err
-	}
-	paths, err := f.Draw(ctx, 12, random.Stream(seed, "two modes page paths"), true)
 	if err != nil {
 		return err
 	}

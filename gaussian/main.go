@@ -83,7 +83,6 @@ type options struct {
 // would need too much memory.
 const maxDims = 100_000
 
-// parse parses the command line.
 func parse(args []string) (options, error) {
 	paper := slices.DeleteFunc(model.MethodNames(), func(name string) bool { return strings.Contains(name, "untied") })
 	o := options{dims: []int{50}, methods: paper}

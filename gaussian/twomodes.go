@@ -61,7 +61,6 @@ func (o options) modesTable(rows []modeRow) (text string) {
 	return text + fmt.Sprintf("%-9s %10.3g %5.3g %6.3g %5d %10.3f %10.2f %12.2f %% %10.3f\n", r.Tempering, r.PriorSD, r.MomentumSD, r.InvSqrtBeta0, r.K, r.ELBO, r.Variance, r.ChangedMode, r.EndSD)
 }
 
-// summariseModes returns the row for the given draws.
 func summariseModes(f model.TwoModesFlow, draws []model.TwoModesDraw) modeRow {
 	r, n, squares := modeRow{TwoModesFlow: f}, float64(len(draws)), 0.0
 	for _, d := range draws {
@@ -103,24 +102,24 @@ func drawPaths(seed uint64) []byte {
 		f.K = K
 		all[i], _ = f.Draw(context.Background(), draws, random.Stream(seed, "two modes paths", K), true)
 	}
-	var changing, staying []int // numbers of draws
-	for j, d := range all[0] {
-		switch {
-		case d.Path[0].X > 0 || slices.ContainsFunc(d.Path, func(p model.TwoModesPhase) bool { return p.Energy > leastPotential+barrier }):
-		case all[1][j].ChangesMode():
-			changing = append(changing, j)
-		default:
-			staying = append(staying, j)
+	var selected [3][]model.TwoModesDraw
+	selectDraws := func(n int, changing bool) {
+		for j, d := range all[0] {
+			high := slices.ContainsFunc(d.Path, func(p model.TwoModesPhase) bool { return p.Energy > leastPotential+barrier })
+			if n > 0 && d.Path[0].X < 0 && !high && all[1][j].ChangesMode() == changing {
+				n--
+				for i := range selected {
+					selected[i] = append(selected[i], all[i][j])
+				}
+			}
 		}
 	}
+	selectDraws(2, true)
+	selectDraws(1, false)
 	var charts [6]plot.Chart
 	for i, f := range modeFlows[:3] {
-		var selected []model.TwoModesDraw
-		for _, j := range append(changing[:min(2, len(changing))], staying[0]) {
-			selected = append(selected, all[i][j])
-		}
 		title := fmt.Sprintf("%s: K = %d, s = %v, Πα = 1/%v", f.Tempering, K, f.MomentumSD, f.InvSqrtBeta0)
-		charts[i], charts[i+3] = pathCharts(selected, title, "")
+		charts[i], charts[i+3] = pathCharts(selected[i], title, "")
 	}
 	return plot.Panels(3, charts[:]...)
 }

@@ -45,9 +45,9 @@ func NewHVAE(data Data, K int, tempering string) *Method {
 	return m
 }
 
-// Momentum returns the current standard deviation s of the initial momentum of HVAE, which is 1/√β₀, and s·Π α_k,
-// which is 1 unless the tempering is untied. For other methods, it returns 0.
-func (m *Method) Momentum() (sd, volume float64) {
+// Temperature returns the current β₀ = 1/s², where s is the standard deviation of the initial momentum of HVAE, and
+// s·Π α_k, which is 1 unless the tempering is untied. For other methods, it returns 0.
+func (m *Method) Temperature() (beta0, volume float64) {
 	if m.Tempering == nil {
 		return 0, 0
 	}
@@ -60,6 +60,6 @@ func (m *Method) Momentum() (sd, volume float64) {
 	if t.Alpha() == nil {
 		return 1, 1
 	}
-	sd = t.MomentumSD().Scalar()
-	return sd, sd * math.Exp(ad.Sum(ad.Log(t.Alpha())).Scalar())
+	sd := t.MomentumSD().Scalar()
+	return 1 / (sd * sd), sd * math.Exp(ad.Sum(ad.Log(t.Alpha())).Scalar())
 }

@@ -74,11 +74,11 @@ func TestTrainReturnsWhenContextEnds(t *testing.T) {
 
 // The outcome of a Run is the average over one dataset. For two values x and x + 2a, the standard error is a.
 func TestAverage(t *testing.T) {
-	one := Outcome{Method: "vb", Dims: 2, Datasets: 1, DeltaErr: 1, SigmaErr: 2, Err: 3, Beta0: 4, Volume: 5, ELBO: 6, LogEvidence: 7,
+	one := Outcome{Run: Run{Method: "vb", Dims: 2}, Datasets: 1, DeltaErr: 1, SigmaErr: 2, Err: 3, Beta0: 4, Volume: 5, ELBO: 6, LogEvidence: 7,
 		Gap: 8, TiedLimit: 9, MLEDeltaErr: 10, MLESigmaErr: 11, mleErr: 12, MLEEvidence: 13, Seconds: 14}
-	two := Outcome{Method: "vb", Dims: 2, Datasets: 1, DeltaErr: 3, SigmaErr: 6, Err: 9, Beta0: 12, Volume: 15, ELBO: 18, LogEvidence: 21,
+	two := Outcome{Run: Run{Method: "vb", Dims: 2}, Datasets: 1, DeltaErr: 3, SigmaErr: 6, Err: 9, Beta0: 12, Volume: 15, ELBO: 18, LogEvidence: 21,
 		Gap: 24, TiedLimit: 27, MLEDeltaErr: 30, MLESigmaErr: 33, mleErr: 36, MLEEvidence: 39, Seconds: 42}
-	both := Outcome{Method: "vb", Dims: 2, Datasets: 2, DeltaErr: 2, SigmaErr: 4, SigmaErrSE: 2, Err: 6, ErrSE: 3, Beta0: 8, Volume: 10, ELBO: 12,
+	both := Outcome{Run: Run{Method: "vb", Dims: 2}, Datasets: 2, DeltaErr: 2, SigmaErr: 4, SigmaErrSE: 2, Err: 6, ErrSE: 3, Beta0: 8, Volume: 10, ELBO: 12,
 		LogEvidence: 14, Gap: 16, TiedLimit: 18, MLEDeltaErr: 20, MLESigmaErr: 22, mleErr: 24, MLEErrSE: 12, MLEEvidence: 26, Seconds: 56}
 	if got := Average([]Outcome{one}); !reflect.DeepEqual(got, one) {
 		t.Errorf("the average over one dataset is %+v, want %+v", got, one)
@@ -316,9 +316,9 @@ func TestParametersStartAtTheAuthorsValues(t *testing.T) {
 	check(NewHVAE(data, 10, "none"), math.Log(0.01/0.99))
 	check(NewMeanField(data), 0, 1)
 	check(NewHVAE(data, 10, "untied"), math.Log(0.01/0.99), -math.Log(5)/10, math.Log(5))
-	for tempering, want := range map[string]float64{"none": 1, "fixed": 5, "untied": 5} {
-		if sd, volume := NewHVAE(data, 10, tempering).Momentum(); !(math.Abs(sd-want) <= 1e-14 && math.Abs(volume-1) <= 1e-14) {
-			t.Errorf("tempering %s: s and s·Π α_k start at %v and %v, want %v and 1", tempering, sd, volume, want)
+	for tempering, want := range map[string]float64{"none": 1, "fixed": 1. / 25, "untied": 1. / 25} {
+		if beta0, volume := NewHVAE(data, 10, tempering).Temperature(); !(math.Abs(beta0-want) <= 1e-14 && math.Abs(volume-1) <= 1e-14) {
+			t.Errorf("tempering %s: β₀ and s·Π α_k start at %v and %v, want %v and 1", tempering, beta0, volume, want)
 		}
 	}
 	sum, n := 0.0, 0.0

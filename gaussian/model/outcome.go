@@ -4,8 +4,7 @@ import "hvae/linalg"
 
 // An Outcome is the result of a Run, or an average over datasets. A missing value is 0, and JSON omits it.
 type Outcome struct {
-	Method      string  `json:"method"`
-	Dims        int     `json:"d"`
+	Run
 	Datasets    int     `json:"datasets"`
 	DeltaErr    float64 `json:"delta_err"` // ‖Δ − Δ̂‖²
 	SigmaErr    float64 `json:"sigma_err"` // ‖σ − σ̂‖²
@@ -38,7 +37,7 @@ func (o *Outcome) numbers() [][2]*float64 {
 
 // Average returns the means of the outcomes of a method for several datasets, their standard errors and the sum of the seconds.
 func Average(outcomes []Outcome) Outcome {
-	mean := Outcome{Method: outcomes[0].Method, Dims: outcomes[0].Dims, Datasets: len(outcomes)}
+	mean := Outcome{Run: Run{Method: outcomes[0].Method, Dims: outcomes[0].Dims}, Datasets: len(outcomes)}
 	for i, number := range mean.numbers() {
 		var values []float64
 		for _, o := range outcomes {

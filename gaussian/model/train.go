@@ -33,9 +33,9 @@ type Config struct {
 
 // A Run identifies the training of one method on one dataset.
 type Run struct {
-	Method  string
-	Dims    int
-	Dataset int // number of the dataset, from 0
+	Method  string `json:"method"`
+	Dims    int    `json:"d"`
+	Dataset int    `json:"-"` // number of the dataset, from 0
 }
 
 // Cost returns the approximate time of an iteration, in arbitrary units.
@@ -69,16 +69,14 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 	linalg.Exp(sigma, m.Params[1].Value)
 	theta, truth, best := Theta{m.Params[0].Value.Data, sigma.Data}, Truth(run.Dims), data.MaximumLikelihood()
 	o := Outcome{
-		Method: run.Method, Dims: run.Dims, Datasets: 1, Theta: theta,
+		Run: run, Datasets: 1, Theta: theta, ELBO: elbo, TiedLimit: data.TiedLimit(theta),
 		DeltaErr: squaredDistance(truth.Delta, theta.Delta), MLEDeltaErr: squaredDistance(truth.Delta, best.Delta),
 		SigmaErr: squaredDistance(truth.Sigma, theta.Sigma), MLESigmaErr: squaredDistance(truth.Sigma, best.Sigma),
 		LogEvidence: data.LogEvidence(theta), MLEEvidence: data.LogEvidence(best),
-		ELBO: elbo, TiedLimit: data.TiedLimit(theta), Seconds: time.Since(start).Seconds(),
+		Seconds: time.Since(start).Seconds(),
 	}
 	o.Err, o.mleErr, o.Gap = o.DeltaErr+o.SigmaErr, o.MLEDeltaErr+o.MLESigmaErr, o.LogEvidence-o.ELBO
-	if sd, volume := m.Momentum(); sd > 0 {
-		o.Beta0, o.Volume = 1/(sd*sd), volume
-	}
+	o.Beta0, o.Volume = m.Temperature()
 	if bad := o.Gap + o.Err; err == nil && (math.IsNaN(bad) || math.IsInf(bad, 0)) {
 		err = fmt.Errorf("after %d iterations: the ELBO is %v and log p(D) is %v", c.Iterations, o.ELBO, o.LogEvidence)
 	}

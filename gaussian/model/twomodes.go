@@ -80,7 +80,6 @@ func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand, paths boo
 	return draws, nil
 }
 
-// tempering returns the tempering of the flow.
 func (f TwoModesFlow) tempering(t *ad.Tape[float64]) hvae.Tempering[float64] {
 	alpha := t.Fill(f.K, 1, math.Pow(f.InvSqrtBeta0, -1/float64(f.K)))
 	switch f.Tempering {
