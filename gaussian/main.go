@@ -79,9 +79,7 @@ type options struct {
 	http     string // address of the interactive page; empty without -http
 }
 
-// maxDims is the largest dimension that -d allows. A larger number is probably a typing error and
-// would need too much memory.
-const maxDims = 100_000
+const maxDims = 100_000 // a larger dimension is probably a typing error, and would need too much memory
 
 func parse(args []string) (options, error) {
 	paper := slices.DeleteFunc(model.MethodNames(), func(name string) bool { return strings.Contains(name, "untied") })

@@ -19,60 +19,49 @@ type figure[R any] func(rows []R) []byte
 
 // run prints the rows of an experiment and draws its figures, which have the given file names. The function compute
 // passes each row to print as soon as it is known, and ends if print returns an error. The function table returns the
-// lines of the table for the last element of rows. With -redraw, run reads the rows from a file instead.
+// lines of the table for the last element of rows. With -redraw, run reads the rows from a file instead. It creates the
+// folder of the figures first, so that most errors occur before training. Without -out, it never replaces a figure.
 func run[R any](o options, stdout, stderr io.Writer, figures map[string]figure[R], table func(rows []R) string, compute func(print func(R) error) error) error {
-	names := slices.Sorted(maps.Keys(figures))
-	if err := o.prepareFolder(names, stderr); err != nil {
-		return err
-	}
-	var rows []R
-	print := func(r R) (err error) {
-		rows = append(rows, r)
-		if o.json {
-			err = json.NewEncoder(stdout).Encode(r)
-		} else {
-			_, err = io.WriteString(stdout, table(rows))
-		}
-		if err != nil {
-			return fmt.Errorf("cannot write results: %w", err)
-		}
-		return nil
-	}
-	var err error
-	if o.redraw != "" {
-		rows, err = readRows[R](o.redraw)
-	} else {
-		err = compute(print)
-	}
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		path := filepath.Join(o.out, name)
-		if err := atomicfile.Write(path, figures[name](rows)); err != nil {
-			return err
-		}
-		fmt.Fprintf(stderr, "wrote %s\n", path)
-	}
-	return nil
-}
-
-// prepareFolder creates the folder for the named figures and prints its name. It returns an error if it cannot create
-// the folder or, without -out, if one of the figures exists, so that the program fails before training.
-func (o options) prepareFolder(names []string, stderr io.Writer) error {
-	if len(names) == 0 {
-		return nil
-	}
+	names, folder := slices.Sorted(maps.Keys(figures)), filepath.Clean(o.out)
 	for _, name := range names {
 		if _, err := os.Lstat(name); err == nil && o.out == "" {
 			return fmt.Errorf("%s exists: choose a folder for the figures with -out (-out . replaces the figures in the current folder)", name)
 		}
 	}
-	folder := filepath.Clean(o.out)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("cannot write figures to the folder %s: %w; select another folder with -out", folder, err)
 	}
-	fmt.Fprintf(stderr, "%s will be written to the folder %s\n", strings.Join(names, ", "), folder)
+	if len(names) > 0 {
+		fmt.Fprintf(stderr, "%s will be written to the folder %s\n", strings.Join(names, ", "), folder)
+	}
+	var rows []R
+	var err error
+	if o.redraw != "" {
+		rows, err = readRows[R](o.redraw)
+	} else {
+		err = compute(func(r R) (err error) {
+			rows = append(rows, r)
+			if o.json {
+				err = json.NewEncoder(stdout).Encode(r)
+			} else {
+				_, err = io.WriteString(stdout, table(rows))
+			}
+			if err != nil {
+				err = fmt.Errorf("cannot write results: %w", err)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		path := filepath.Join(folder, name)
+		if err := atomicfile.Write(path, figures[name](rows)); err != nil {
+			return err
+		}
+		fmt.Fprintf(stderr, "wrote %s\n", path)
+	}
 	return nil
 }
 
