@@ -1410,7 +1410,7 @@ func figure1b(t *report) {
 		t.must(err)
 		results[name] = o
 	}
-	best := c.Dataset(t.Context(), 2, 0).MaximumLikelihood()
+	best := model.Draw(t.Context(), model.Truth(2), c.Points, random.Stream(c.Seed, "gaussian data", 2, 0)).MaximumLikelihood()
 	for _, K := range []string{"k1", "k10"} {
 		with, without := results["hvae-"+K], results["hvae-notemp-"+K]
 		t.less(10*with.SigmaErr, without.SigmaErr, "d = 2, %s: error in σ, 10·tempered < none", K)

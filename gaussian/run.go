@@ -21,7 +21,10 @@ type figure[R any] func(rows []R) []byte
 // passes each row to print as soon as it is known, and ends if print returns an error. The function table returns the
 // lines of the table for the last element of rows. With -redraw, run reads the rows from a file instead. It creates the
 // folder of the figures first, so that most errors occur before training. Without -out, it never replaces a figure.
-func run[R any](o options, stdout, stderr io.Writer, figures map[string]figure[R], table func(rows []R) string, compute func(print func(R) error) error) error {
+func run[R any](
+	o options, stdout, stderr io.Writer,
+	figures map[string]figure[R], table func(rows []R) string, compute func(print func(R) error) error,
+) error {
 	names, folder := slices.Sorted(maps.Keys(figures)), filepath.Clean(o.out)
 	for _, name := range names {
 		if _, err := os.Lstat(name); err == nil && o.out == "" {

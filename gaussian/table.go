@@ -23,11 +23,14 @@ func (o options) table(rows []model.Outcome) (lines string) {
 	if (n-1)%len(o.methods) == 0 {
 		lines = fmt.Sprintf("d = %d: %s of %d points, %s of %s, learning rate %g, seed %d\n", r.Dims, count(r.Datasets, "dataset"),
 			o.config.Points, count(o.config.Iterations, "iteration"), count(o.config.Draws, "draw"), o.config.Rate, o.config.Seed)
-		lines += fmt.Sprintf("%-16s %10s %10s %20s %10s %12s %12s %10s %8s\n", "method", "Δ error", "σ error", "sum ± s.e.", "β₀", "ELBO", "log p(D)", "gap", "seconds")
+		lines += fmt.Sprintf("%-16s %10s %10s %20s %10s %12s %12s %10s %8s\n",
+			"method", "Δ error", "σ error", "sum ± s.e.", "β₀", "ELBO", "log p(D)", "gap", "seconds")
 	}
-	lines += fmt.Sprintf("%-16s %10.4g %10.4g %20s %10s %12.1f %12.1f %10.1f %8.1f\n", r.Method, r.DeltaErr, r.SigmaErr, errors(r.Err, r.ErrSE), beta0, r.ELBO, r.LogEvidence, r.Gap, r.Seconds)
+	lines += fmt.Sprintf("%-16s %10.4g %10.4g %20s %10s %12.1f %12.1f %10.1f %8.1f\n",
+		r.Method, r.DeltaErr, r.SigmaErr, errors(r.Err, r.ErrSE), beta0, r.ELBO, r.LogEvidence, r.Gap, r.Seconds)
 	if n%len(o.methods) == 0 {
-		lines += fmt.Sprintf("%-16s %10.4g %10.4g %20s %10s %12s %12.1f %10s %8s\n\n", "max. likelihood", r.MLEDeltaErr, r.MLESigmaErr, errors(r.MLEDeltaErr+r.MLESigmaErr, r.MLEErrSE), "", "", r.MLEEvidence, "", "")
+		lines += fmt.Sprintf("%-16s %10.4g %10.4g %20s %10s %12s %12.1f %10s %8s\n\n",
+			"max. likelihood", r.MLEDeltaErr, r.MLESigmaErr, errors(r.MLEDeltaErr+r.MLESigmaErr, r.MLEErrSE), "", "", r.MLEEvidence, "", "")
 	}
 	return lines
 }

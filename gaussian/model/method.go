@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"hvae/ad"
 	"hvae/hvae"
@@ -57,19 +58,17 @@ var families = map[string]struct {
 	"vb":          {"mean-field VB%.0d", func(d Data, _ int, _ *rand.Rand) *Method { return NewMeanField(d) }},
 }
 
-var methodName = regexp.MustCompile(`^(vb)$|^(hvae|hvae-notemp|hvae-untied|nf)-k([1-9]\d{0,3})$`)
-
-// parse returns the family and K of a method. The family is empty if the name is unknown.
-func parse(name string) (family string, K int) {
-	if m := methodName.FindStringSubmatch(name); m != nil {
-		K, _ = strconv.Atoi(m[3])
-		family = m[1] + m[2]
-	}
-	return family, K
-}
+var methodName = regexp.MustCompile(`^(vb|(hvae|hvae-notemp|hvae-untied|nf)-k[1-9]\d{0,3})$`)
 
 // IsMethod reports whether NewMethod accepts the name.
 func IsMethod(name string) bool { return methodName.MatchString(name) }
+
+// parse returns the family and K of a method.
+func parse(name string) (family string, K int) {
+	family, digits, _ := strings.Cut(name, "-k")
+	K, _ = strconv.Atoi(digits)
+	return family, K
+}
 
 // Label returns the name of a method for the legend of a figure.
 func Label(name string) string {

@@ -44,19 +44,14 @@ func (r Run) Cost() int {
 	return (5 + K) * (25 + r.Dims)
 }
 
-// Dataset returns the d-dimensional dataset with the given number, counted from 0. The result depends only
-// on d, dataset, c.Points and c.Seed, so all methods are trained on the same datasets. If ctx is done, Dataset
-// returns an incomplete dataset.
-func (c Config) Dataset(ctx context.Context, d, dataset int) Data {
-	return Draw(ctx, Truth(d), c.Points, random.Stream(c.Seed, "gaussian data", d, dataset))
-}
-
-// Train trains a method on a dataset. Except for Seconds, the outcome depends only on c and run. Before each group of
-// at most 100 iterations, Train calls progress with the number of iterations. If ctx is done, Train returns ctx.Err().
-// If training diverges, Train returns an error that describes the run, the iteration and the parameters.
+// Train trains a method on a dataset. Except for Seconds, the outcome depends only on c and run. The dataset does not
+// depend on the method. Before each group of at most 100 iterations, Train calls progress with the number of iterations.
+// If ctx is done, Train returns ctx.Err(). If training diverges, Train returns an error that describes the run, the
+// iteration and the parameters.
 func (c Config) Train(ctx context.Context, run Run, progress func(iterations int)) (Outcome, error) {
 	start := time.Now()
-	data := c.Dataset(ctx, run.Dims, run.Dataset)
+	truth := Truth(run.Dims)
+	data := Draw(ctx, truth, c.Points, random.Stream(c.Seed, "gaussian data", run.Dims, run.Dataset))
 	if ctx.Err() != nil {
 		return Outcome{}, ctx.Err()
 	}
@@ -67,7 +62,7 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 	}
 	sigma := linalg.New[float64](run.Dims, 1)
 	linalg.Exp(sigma, m.Params[1].Value)
-	theta, truth, best := Theta{m.Params[0].Value.Data, sigma.Data}, Truth(run.Dims), data.MaximumLikelihood()
+	theta, best := Theta{m.Params[0].Value.Data, sigma.Data}, data.MaximumLikelihood()
 	o := Outcome{
 		Run: run, Datasets: 1, Theta: theta, ELBO: elbo, TiedLimit: data.TiedLimit(theta),
 		DeltaErr: squaredDistance(truth.Delta, theta.Delta), MLEDeltaErr: squaredDistance(truth.Delta, best.Delta),
