@@ -12,9 +12,6 @@ import (
 	"path/filepath"
 )
 
-// limit is the largest size of a file to read, in bytes. The state of a run with a million epochs is smaller.
-const limit = 1 << 30
-
 // Write replaces the contents of a regular file, or creates the file. It is safe for concurrent use.
 func Write(name string, data []byte) error {
 	root, err := os.OpenRoot(filepath.Dir(name))
@@ -52,7 +49,7 @@ func WriteIn(root *os.Root, temporary, name string, data []byte) error {
 	return nil
 }
 
-// Read returns the contents of a regular file. It returns an error if the file is larger than 1 GiB.
+// Read returns the contents of a regular file.
 func Read(name string) ([]byte, error) { return read(name, name, os.Stat, os.ReadFile) }
 
 // ReadIn is like Read, but reads a file in a folder.
@@ -62,15 +59,8 @@ func ReadIn(root *os.Root, name string) ([]byte, error) {
 
 // read reads only regular files, because reading a pipe may block, and reading a device may never end.
 func read(path, name string, stat func(string) (fs.FileInfo, error), readFile func(string) ([]byte, error)) ([]byte, error) {
-	s, err := stat(name)
-	if err != nil {
-		return nil, Named(path, err)
-	}
-	if !s.Mode().IsRegular() {
+	if s, err := stat(name); err == nil && !s.Mode().IsRegular() {
 		return nil, notRegular(path)
-	}
-	if s.Size() > limit {
-		return nil, fmt.Errorf("%s cannot be read: it has %d bytes, more than the limit of %d", path, s.Size(), limit)
 	}
 	b, err := readFile(name)
 	if err != nil {

@@ -81,17 +81,13 @@ func Panels(columns int, charts ...Chart) []byte {
 		}
 		panels[i], titles[i] = p, c.Title
 	}
-	for i := range panels {
-		p := &panels[i]
-		p.x.from, p.x.to, p.y.from, p.y.to = from, from+width, top+p.Height, top
-	}
-
 	var b bytes.Buffer
 	legend, y := addCurves(panels), 0.0
 	for row := range slices.Chunk(panels, columns) {
 		height := 0.0
 		for column, p := range row {
 			fmt.Fprintf(&b, `<g transform="translate(%.0f %.0f)">`+"\n", float64(column)*(from+width), y)
+			p.x.from, p.x.to, p.y.from, p.y.to = from, from+width, top+p.Height, top
 			p.draw(&b)
 			fmt.Fprintln(&b, `</g>`)
 			height = max(height, p.Height)
@@ -125,6 +121,11 @@ func (p panel) draw(b *bytes.Buffer) {
 	marks(y, y.ticks, fmt.Sprintf("%.1f %%.1fH%.1f", x.from, x.to))
 	marks(x, x.ticks, fmt.Sprintf("%%.1f %.1fV%.1f", y.from, y.to))
 	fmt.Fprintln(b, `</g>`)
+	for i, c := range p.curves {
+		for j := range c.X {
+			p.curves[i].points = append(p.curves[i].points, point{x.at(c.X[j]), y.at(c.Y[j])})
+		}
+	}
 	for _, layer := range [][]Style{{Thin}, {Line, Band}, {Dashed}} {
 		for _, c := range p.curves {
 			if slices.Contains(layer, c.Style) {

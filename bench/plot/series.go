@@ -34,8 +34,8 @@ type point struct{ x, y float64 }
 
 func (p point) shown() bool { return finite(p.x) && finite(p.y) }
 
-// addCurves sets the curves of all panels. It returns the curves of the legend, which have no points. Open and
-// filled markers alternate, so that two markers at the same position are both visible.
+// addCurves sets the curves of all panels, without points. It returns the curves of the legend. Open and filled
+// markers alternate, so that two markers at the same position are both visible.
 func addCurves(panels []panel) (legend []curve) {
 	lines, points, labelled := 0, 0, map[string]curve{}
 	for i := range panels {
@@ -58,9 +58,6 @@ func addCurves(panels []panel) (legend []curve) {
 			c.Series = s
 			if !known && s.Label != "" {
 				labelled[s.Label], legend = c, append(legend, c)
-			}
-			for k := range s.X {
-				c.points = append(c.points, point{p.x.at(s.X[k]), p.y.at(s.Y[k])})
 			}
 			if p.curves[j] = c; p.Dodge && s.Style == Line {
 				dodged = append(dodged, &p.curves[j])
