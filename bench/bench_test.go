@@ -41,16 +41,22 @@ func gaussianStep(b *testing.B, name string, d int) {
 	m := model.NewMethod(name, data, random.Stream(1, "start"))
 	t := model.NewTrainer(m, 1e-3, 1)
 	draws := make([]int, 10)
-	step := func() {
-		if _, err := t.Step(b.Context(), draws); err != nil {
-			b.Fatal(err)
-		}
+	repeat(b, func() error {
+		_, err := t.Step(b.Context(), draws)
+		return err
+	})
+}
+
+// repeat measures step. Its first two calls are not measured, because they allocate memory.
+func repeat(b *testing.B, step func() error) {
+	for range 2 {
+		step()
 	}
-	step()
-	step() // the first two steps allocate
 	b.ReportAllocs()
 	for b.Loop() {
-		step()
+		if err := step(); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 
@@ -119,17 +125,10 @@ func trainStep(b *testing.B, c mnist.Config, recompute bool) {
 			x.Data[i*x.Cols+j] = v
 		}
 	}
-	step := func() {
-		if _, err := t.Step(b.Context(), indices, pixels); err != nil {
-			b.Fatal(err)
-		}
-	}
-	step()
-	step()
-	b.ReportAllocs()
-	for b.Loop() {
-		step()
-	}
+	repeat(b, func() error {
+		_, err := t.Step(b.Context(), indices, pixels)
+		return err
+	})
 	report(b, 2*100*float64(c.StepCost()))
 }
 
@@ -144,16 +143,12 @@ func BenchmarkLeapfrog(b *testing.B) {
 	random.FillNormal(rng, z)
 	random.FillNormal(rng, rho)
 	var tape ad.Tape[float32]
-	step := func() {
+	repeat(b, func() error {
 		tape.Reset()
 		n := mnist.NewNetwork(c, mnist.Vars(tape.Const, params))
 		n.Flow(tape.Const(images)).Forward(hvae.Phase[float32]{Z: tape.Const(z), Rho: tape.Const(rho)})
-	}
-	step()
-	b.ReportAllocs()
-	for b.Loop() {
-		step()
-	}
+		return nil
+	})
 	report(b, 2*100*2*2*generator)
 }
 

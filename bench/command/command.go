@@ -109,7 +109,6 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	return fail(1, "%v", err)
 }
 
-// usage prints the description and the commands of the program.
 func (p Program) usage(w io.Writer) {
 	fmt.Fprintf(w, "Usage: %s COMMAND [flags]\n\n%s The commands:\n\n", p.Name, p.About)
 	for _, name := range slices.Sorted(maps.Keys(p.Commands)) {
