@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "replace the tables and figures in resul
 func stored(t *testing.T, folder string) *table {
 	t.Helper()
 	r := jsonLines[report](t, strings.ReplaceAll(string(read(t, "results", folder, tableFile)), "\n", ""))[0]
-	stored := &table{protocol: r.protocol, out: "results/" + folder, set: data.Set{Name: r.Data}}
+	stored := &table{protocol: r.protocol, out: "results/" + folder, listOnly: true, set: data.Set{Name: r.Data}}
 	stored.set.Test.Pixels = make([]byte, 784*10_000) // the number of images is enough
 	for _, x := range r.Rows {
 		stored.rows = append(stored.rows, x.Row)
@@ -35,7 +35,7 @@ func stored(t *testing.T, folder string) *table {
 			stored.seeds = append(stored.seeds, x.Seed)
 		}
 	}
-	if err := stored.open(false); err != nil {
+	if err := stored.open(); err != nil {
 		t.Fatal(err)
 	}
 	return stored
@@ -45,7 +45,7 @@ func stored(t *testing.T, folder string) *table {
 func after2000(t *testing.T) *table {
 	table := stored(t, "full")
 	table.out, table.seeds = "results/2000", table.seeds[:1]
-	if err := table.open(false); err != nil {
+	if err := table.open(); err != nil {
 		t.Fatal(err)
 	}
 	return table

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -194,7 +192,7 @@ func (r *trainingRun) check(f *folder) error {
 			err = fmt.Errorf("%s is damaged, or is not from the same run as %s: put back the state of this run, or move %[3]s away to write it again from the state",
 				filepath.Join(f.Name(), file), stateFile, file)
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := unlessMissing(err); err != nil {
 			return err
 		}
 	}

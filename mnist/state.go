@@ -54,6 +54,14 @@ func (f *folder) close() {
 	f.Root.Close()
 }
 
+// unlessMissing returns nil if err is about a missing file, and otherwise err.
+func unlessMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // write replaces a file of the run.
 func (f *folder) write(file string, b []byte) error {
 	if err := atomicfile.WriteIn(f.Root, ".tmp", file, b); err != nil {
@@ -73,11 +81,11 @@ type state struct {
 	weights safetensors.File
 }
 
-// readState reads the state of the run. If there is no state, the error wraps fs.ErrNotExist.
+// readState reads the state of the run. If there is no state, it returns nil.
 func (f *folder) readState() (*state, error) {
 	b, err := atomicfile.ReadIn(f.Root, stateFile)
 	if err != nil {
-		return nil, err
+		return nil, unlessMissing(err)
 	}
 	s, err := decodeState(b)
 	if err != nil {
@@ -98,8 +106,10 @@ func decodeState(b []byte) (s *state, err error) {
 
 // parse sets s to the JSON value in text. It returns an error if the state is impossible.
 func (s *state) parse(text string) error {
-	if err := decode([]byte(text), s); err != nil {
-		return fmt.Errorf("the key progress in its metadata is damaged: %w", err)
+	err := json.Unmarshal([]byte(text), s)
+	// Package json ignores missing and unknown fields and decodes null as 0, so compare text with the encoding of s.
+	if again, _ := json.Marshal(s); err != nil || string(again) != text {
+		return errors.New("the key progress in its metadata is damaged")
 	}
 	for i, m := range s.Metrics {
 		if m.Epoch != i+1 {
@@ -107,18 +117,6 @@ func (s *state) parse(text string) error {
 		}
 	}
 	return s.Settings.Check()
-}
-
-// decode decodes JSON that json.Marshal has encoded. It returns an error if b differs from the encoding of
-// the decoded value, because package json ignores missing and unknown fields and decodes null as 0.
-func decode(b []byte, v any) error {
-	if err := json.Unmarshal(b, v); err != nil {
-		return err
-	}
-	if again, err := json.Marshal(v); err != nil || !bytes.Equal(again, b) {
-		return errors.New("a value is missing, unknown or null")
-	}
-	return nil
 }
 
 // differences lists the fields of two structs of the same type that differ, by their names in JSON, such as
@@ -137,7 +135,8 @@ func differences(old, current any) string {
 // encodeMetrics returns the contents of metricsFile.
 func encodeMetrics(all []model.Metrics) []byte {
 	var lines bytes.Buffer
-	for _, m := range all {
+	for i, m := range all {
+		m.Epoch = i + 1
 		json.NewEncoder(&lines).Encode(m) // cannot fail, because all numbers are finite
 	}
 	return lines.Bytes()
@@ -146,15 +145,16 @@ func encodeMetrics(all []model.Metrics) []byte {
 // readMetrics reads the metrics of all epochs from the folder of a run. It returns nil if there are none.
 func readMetrics(root *os.Root) (all []model.Metrics, err error) {
 	b, err := atomicfile.ReadIn(root, metricsFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	if err != nil {
+		return nil, unlessMissing(err)
 	}
 	for line := range bytes.Lines(b) {
 		var m model.Metrics
-		if decode(bytes.TrimSuffix(line, []byte("\n")), &m) != nil || m.Epoch != len(all)+1 {
-			return nil, fmt.Errorf("line %d of %s is damaged: %.100q", len(all)+1, filepath.Join(root.Name(), metricsFile), line)
-		}
+		err = errors.Join(err, json.Unmarshal(line, &m))
 		all = append(all, m)
 	}
-	return all, err
+	if err != nil || !bytes.Equal(encodeMetrics(all), b) {
+		return nil, fmt.Errorf("%s is damaged", filepath.Join(root.Name(), metricsFile))
+	}
+	return all, nil
 }

@@ -30,9 +30,10 @@ type table struct {
 	rows   []string // nil for the published rows
 	seeds  []uint64 // nil for the published seeds
 	folder string   // folder of the images
-	asJSON bool
+	number int      // number of the only task, or -1
 
-	stdout, stderr io.Writer
+	listOnly, asJSON bool
+	stdout, stderr   io.Writer
 
 	set   data.Set
 	tasks []task
@@ -51,34 +52,29 @@ type protocol struct {
 }
 
 // makeTable runs the table command.
-func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	t := &table{stdout: stdout, stderr: stderr}
-	list, number := false, -1
-	if err := t.flags(&list, &number).Parse(args); err != nil {
+func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	t := &table{stdout: stdout, stderr: stderr, number: -1}
+	if err := t.flags().Parse(args); err != nil {
 		return err
 	}
 	if t.out == "" {
 		return command.UsageError("-out is missing: specify a folder for the runs")
 	}
-	var err error
-	if t.folder, err = dataFolder(t.folder); err != nil {
+	if t.set, t.folder, err = loadData(ctx, t.folder, stderr); err != nil {
 		return err
 	}
-	if t.set, err = loadData(ctx, t.folder, stderr); err != nil {
+	if err := t.open(); err != nil {
 		return err
 	}
-	if err := t.open(!list); err != nil {
-		return err
-	}
-	if list {
+	if t.listOnly {
 		return t.list()
 	}
 	ignoreBrokenPipes()
-	return t.run(ctx, number)
+	return t.run(ctx)
 }
 
-// flags defines the flags of the table command, which set t, list and number.
-func (t *table) flags(list *bool, number *int) *command.Flags {
+// flags defines the flags of the table command, which set t.
+func (t *table) flags() *command.Flags {
 	f := command.NewFlags()
 	f.StringVar(&t.out, "out", "", "`folder` for the table and its run folders (required)")
 	command.List(f, &t.rows, "rows", "`rows` of the table, separated by commas, such as vae,hvae-k1-none,hvae-k5-free-varied\n(default the paper's 27 rows)", func(row string) (string, error) {
@@ -99,9 +95,9 @@ func (t *table) flags(list *bool, number *int) *command.Flags {
 	f.Count(&t.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
 	f.Count(&t.Runs, "runs", 3, 1, "`number` of evaluations of each run, each with freshly binarised images; ± is the standard\ndeviation over evaluations")
 	dataFlag(f, &t.folder)
-	f.BoolVar(list, "list", false, "only list the runs and their status: done, running or open")
+	f.BoolVar(&t.listOnly, "list", false, "only list the runs and their status: done, running or open")
 	f.Func("task", "train and evaluate only the run with this `number` in the output of -list", func(s string) (err error) {
-		if *number, err = strconv.Atoi(s); err != nil || *number < 0 {
+		if t.number, err = strconv.Atoi(s); err != nil || t.number < 0 {
 			return errors.New("it must be a number in the output of -list")
 		}
 		return nil
@@ -110,36 +106,33 @@ func (t *table) flags(list *bool, number *int) *command.Flags {
 	return f
 }
 
-// open plans the tasks, opens the folder of the table and compares the stored protocol with t.protocol. If
-// create is true, it creates the folder and stores the protocol in a new table.
-func (t *table) open(create bool) (err error) {
+// open plans the tasks, opens the folder of the table and compares the stored protocol with t.protocol. Unless
+// t.listOnly is true, it creates a missing folder and stores the protocol in a new table.
+func (t *table) open() (err error) {
 	t.tasks, t.Data = plan(t.rows, t.seeds), t.set.Name
 	if n := t.set.Test.Len(); t.Images > n {
 		return command.UsageError("invalid value %d for flag -limit: there are %d test images", t.Images, n)
 	} else if t.Images == 0 {
 		t.Images = n
 	}
-	if create {
-		t.root, err = createFolder(t.out)
-	} else {
-		t.root, err = os.OpenRoot(t.out)
+	open := createFolder
+	if t.listOnly {
+		open = os.OpenRoot
 	}
 	var b []byte
-	if err == nil {
+	if t.root, err = open(t.out); err == nil {
 		b, err = atomicfile.ReadIn(t.root, tableFile)
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		if create {
-			return t.write(t.report())
-		}
-		return nil
-	}
 	var stored struct{ protocol }
-	if err == nil && json.Unmarshal(b, &stored) != nil {
-		err = fmt.Errorf("%s is damaged: move it away, and the program writes it again from the results of the runs", filepath.Join(t.out, tableFile))
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && t.listOnly:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return t.write(t.report())
+	case err != nil:
 		return err
+	case json.Unmarshal(b, &stored) != nil:
+		return fmt.Errorf("%s is damaged: move it away, and the program writes it again from the results of the runs", filepath.Join(t.out, tableFile))
 	}
 	if wrong := differences(stored.protocol, t.protocol); wrong != "" {
 		return fmt.Errorf("the table in %s was made with %s: use the same settings, or another folder with -out", t.out, wrong)
@@ -147,23 +140,23 @@ func (t *table) open(create bool) (err error) {
 	return nil
 }
 
-// run trains and evaluates all models whose runs are not finished, or only the model of the task with the given
-// number if it is not negative. It prints the result of each run, and at the end the table. It skips runs that
+// run trains and evaluates all models whose runs are not finished, or only the model of task t.number if it is not
+// negative. It prints the result of each run, and at the end the table. It skips runs that
 // another process trains.
-func (t *table) run(ctx context.Context, number int) error {
-	if number >= len(t.tasks) {
-		return command.UsageError("invalid value %d for flag -task: it must be from 0 to %d", number, len(t.tasks)-1)
+func (t *table) run(ctx context.Context) error {
+	if t.number >= len(t.tasks) {
+		return command.UsageError("invalid value %d for flag -task: it must be from 0 to %d", t.number, len(t.tasks)-1)
 	}
 	var failed []string
 	for i, k := range t.tasks {
-		if number >= 0 && number != i {
+		if t.number >= 0 && t.number != i {
 			continue
 		}
 		r, err := t.do(ctx, i)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return err
-		case errors.Is(err, filelock.ErrInUse) && number < 0:
+		case errors.Is(err, filelock.ErrInUse) && t.number < 0:
 			fmt.Fprintln(t.stderr, err)
 		case err != nil:
 			fmt.Fprintf(t.stderr, "%s: %v\n", k.Run, err)
@@ -173,7 +166,7 @@ func (t *table) run(ctx context.Context, number int) error {
 		}
 	}
 	r := t.report()
-	if number < 0 {
+	if t.number < 0 {
 		r.print(t.stdout, t.asJSON)
 	}
 	if err := t.write(r); err != nil {
@@ -230,16 +223,15 @@ func (t *table) start(k task, f *folder) (*trainingRun, error) {
 	s := model.Defaults()
 	s.Config, s.Seed, s.Epochs, s.Patience, s.Train, s.Data = k.config, k.Seed, t.Epochs, t.Patience, t.Train, t.folder
 	old, err := f.readState()
-	if errors.Is(err, fs.ErrNotExist) {
-		return newRun(s, t.set, nil)
-	}
 	if err != nil {
 		return nil, err
 	}
-	same := s
-	same.Data, same.Recompute = old.Settings.Data, old.Settings.Recompute
-	if wrong := differences(old.Settings, same); wrong != "" {
-		return nil, fmt.Errorf("the run does not match this table: it was started with %s", wrong)
+	if old != nil {
+		same := s
+		same.Data, same.Recompute = old.Settings.Data, old.Settings.Recompute
+		if wrong := differences(old.Settings, same); wrong != "" {
+			return nil, fmt.Errorf("the run does not match this table: it was started with %s", wrong)
+		}
 	}
 	return newRun(s, t.set, old)
 }

@@ -167,7 +167,7 @@ func TestADamagedResultIsKept(t *testing.T) {
 	for _, damaged := range []string{"[null]", "", strings.Replace(before[filepath.Join("vae-1", evaluationFile)], "nlls", "NLLs", 1)} {
 		write(t, []byte(damaged), out, "vae-1", evaluationFile)
 		kept := files(t, out)
-		mustFail(t, 1, oneVAE(out), evaluationFile+" is damaged, or ", "; move the file away to evaluate the run again from its "+stateFile, "1 of 1 runs failed: vae-1")
+		mustFail(t, 1, oneVAE(out), evaluationFile+" is damaged, or does", "; move the file away to evaluate the run again from its "+stateFile, "1 of 1 runs failed: vae-1")
 		if diff := cmp.Diff(kept, files(t, out)); diff != "" {
 			t.Errorf("the table replaced files, although a result is damaged:\n%s", diff)
 		}

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"hvae/bench/atomicfile"
 	"hvae/bench/command"
@@ -69,31 +67,21 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		defer f.close()
 		if old, err = f.readState(); err != nil {
-			return fmt.Errorf("cannot resume: %w", err)
+			return err
+		}
+		if old == nil {
+			return fmt.Errorf("cannot resume a run in %s: there is no %s", out, stateFile)
 		}
 		s = old.Settings
 		if err := flags.Parse(args); err != nil { // replace the stored settings by the flags on the command line
 			return err
 		}
 	}
-	if s.Draws == 1 && !s.Importance {
-		s.Draws = 0 // the same bound, but with a closed form of the divergence
-	}
-	if err := s.Check(); err != nil {
-		return command.UsageError("%v", err)
-	}
-	if resume {
-		same := s
-		same.Epochs, same.Patience, same.Rate, same.Data, same.Recompute = old.Settings.Epochs, old.Settings.Patience, old.Settings.Rate, old.Settings.Data, old.Settings.Recompute
-		if wrong := differences(old.Settings, same); wrong != "" {
-			return fmt.Errorf("cannot resume: the run was started with %s, and these settings cannot be changed", wrong)
-		}
-	}
-	if s.Data, err = dataFolder(s.Data); err != nil {
+	if err := checkSettings(&s, old); err != nil {
 		return err
 	}
-	set, err := loadData(ctx, s.Data, stderr)
-	if err != nil {
+	var set data.Set
+	if set, s.Data, err = loadData(ctx, s.Data, stderr); err != nil {
 		return err
 	}
 	r, err := newRun(s, set, old)
@@ -110,19 +98,30 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return r.train(ctx, f, stdout, stderr, "continue with -resume")
 }
 
+// checkSettings returns an error if the settings are invalid or, unless old is nil, if a run with the state old
+// cannot continue with them.
+func checkSettings(s *model.Settings, old *state) error {
+	if s.Draws == 1 && !s.Importance {
+		s.Draws = 0 // the same bound, but with a closed form of the divergence
+	}
+	if err := s.Check(); err != nil {
+		return command.UsageError("%v", err)
+	}
+	if old == nil {
+		return nil
+	}
+	same, o := *s, old.Settings
+	same.Epochs, same.Patience, same.Rate, same.Data, same.Recompute = o.Epochs, o.Patience, o.Rate, o.Data, o.Recompute
+	if wrong := differences(o, same); wrong != "" {
+		return fmt.Errorf("cannot resume: the run was started with %s, and these settings cannot be changed", wrong)
+	}
+	return nil
+}
+
 // createFolder creates a folder, unless it exists, and opens it.
 func createFolder(name string) (*os.Root, error) {
 	if err := os.MkdirAll(name, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot create the folder %w", atomicfile.Named(name, err))
 	}
 	return os.OpenRoot(name)
-}
-
-// dataFolder returns the value of -data in a form that a resumed run can use with another working directory
-// and another $HVAE_MNIST.
-func dataFolder(folder string) (string, error) {
-	if folder = cmp.Or(folder, os.Getenv("HVAE_MNIST")); folder == "" || folder == data.Synthetic {
-		return folder, nil
-	}
-	return filepath.Abs(folder)
 }

@@ -2,8 +2,8 @@
 // It downloads and reads the original files, splits off validation images, and binarises images at random.
 // It also reads other images of 28 × 28 pixels from files with the same names and format.
 //
-// Read data.go, then idx.go (the file format), download.go and synthetic.go (built-in images
-// that need no network).
+// Read data.go, then files.go (the file format and downloads) and synthetic.go (built-in images that need no
+// network).
 package data
 
 import (

@@ -1,7 +1,8 @@
 // Package eval estimates the ELBO and the negative log-likelihood of a model by importance
 // sampling, and bounds log p(x) by annealed importance sampling.
 //
-// Read eval.go, then images.go, importance.go, anneal.go and statistics.go (means, standard errors and bounds).
+// Read eval.go, then images.go, estimators.go (importance sampling and annealed importance sampling) and
+// statistics.go (means, standard errors and bounds).
 package eval
 
 import (

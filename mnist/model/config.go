@@ -1,9 +1,9 @@
 // Package model implements the model of section 4.2 of the HVAE paper: a convolutional variational
 // auto-encoder for binarised MNIST digits, with or without a Hamiltonian flow.
 //
-// Read config.go, params.go (the parameters and their names in a checkpoint), network.go (encoder and decoder) and
-// elbo.go (the bound and the estimator), then protocol.go (settings and results of training), train.go (a training
-// step on all cores), checkpoint.go and state.go.
+// Read config.go, params.go (the parameters and their names in a checkpoint), network.go (encoder, decoder,
+// bound and estimator), then protocol.go (settings and results of training), train.go (a training
+// step on all cores) and checkpoint.go (models and states of trainers).
 package model
 
 import (

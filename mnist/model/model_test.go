@@ -416,7 +416,6 @@ func TestRestoredTrainerContinuesBitIdentically(t *testing.T) {
 	for want, change := range map[string]func(f *safetensors.File){
 		"this program reads only \"hvae-": func(f *safetensors.File) { f.Metadata["format"] = checkpointFormat },
 		"is missing":                      func(f *safetensors.File) { f.Tensors = f.Tensors[:len(f.Tensors)-1] },
-		"negative element":                func(f *safetensors.File) { f.Tensors[2].Data[5] = -1 },
 	} {
 		f := trainer.State("here", best)
 		change(&f)
