@@ -90,7 +90,7 @@ func (a *axis) tickPowers() {
 			case short && (m == 1 || m == 2 || m == 5):
 				a.ticks = append(a.ticks, tick{v, number(v, math.Pow(10, e))})
 			case !short && m == 1 && math.Mod(e, step) == 0:
-				a.ticks = append(a.ticks, tick{v, "10" + superscript(int(e))})
+				a.ticks = append(a.ticks, tick{v, "10" + superscript.Replace(strconv.Itoa(int(e)))})
 			case m == 1 || step == 1:
 				a.minor = append(a.minor, tick{v, ""})
 			}
@@ -107,7 +107,4 @@ func number(v, step float64) string {
 	return strings.Replace(strconv.FormatFloat(v, 'f', decimals, 64), "-", "−", 1)
 }
 
-func superscript(n int) string {
-	return strings.NewReplacer("-", "⁻", "0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴",
-		"5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹").Replace(strconv.Itoa(n))
-}
+var superscript = strings.NewReplacer("-", "⁻", "0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")

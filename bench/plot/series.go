@@ -17,8 +17,6 @@ var colours = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#
 var shapes = []string{"m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", "m-4 -4h8v8h-8z", "m0 -5.2l5 9h-10z", "m0 -5.5l5 5.5l-5 5.5l-5 -5.5z",
 	"m0 5.2l5 -9h-10z", "m-4.5 -4.5l9 9m0 -9l-9 9", "m0 -5.5v11m-5.5 -5.5h11"}
 
-const markersUpTo = 40 // a line with more points has no markers
-
 // A curve is a series with its appearance and its points in pixels.
 type curve struct {
 	Series
@@ -129,7 +127,7 @@ func (c curve) errors(b *bytes.Buffer, y axis) {
 }
 
 func (c curve) markers(b *bytes.Buffer) {
-	if c.Style != Points && (c.Style != Line || len(c.X) > markersUpTo) {
+	if c.Style != Points && (c.Style != Line || len(c.X) > 40) {
 		return
 	}
 	fill := c.colour
