@@ -69,15 +69,16 @@ type isa struct {
 // training divides a minibatch into blocks of 16 columns.
 //
 // In a training step of the HVAE (K = 5, minibatches of 100) with AVX-512, tiles of 8×3, 8×2 and 16×1
-// perform 92 % of the multiply-adds. The other tiles are for the edges of matrices and for other models, and
-// three shapes are for the encoder's first layer, whose images have one channel. With blocks of 16 images, a
-// tile of 5×1 shortens the gradient of its weights by a third, because a kernel row has five taps. Tiles of 1×4
-// and 1×5 shorten its transpose by a sixth: three sums are too few to hide the latency of a multiply-add.
+// perform 92 % of the multiply-adds. The other tiles are for the edges of matrices and for other models. Three
+// shapes are for the encoder's first layer, whose images have one channel: with blocks of 16 images, a tile of
+// 5×1 shortens the gradient of its weights by a third, because a kernel row has five taps, and tiles of 1×4 and
+// 1×5 shorten its transpose by a sixth, because three sums are too few to hide the latency of a multiply-add.
+// With blocks of four images, quad and partial tiles of 16 rows shorten the other convolutions by a tenth.
 var (
 	avx512 = &isa{"AVX512", 16, "Z", 32, 3, 15, 12, [kinds][]shape{
 		full:    slices.Concat(grid(5, 1), grid(3, 4), []shape{{5, 1}}, grid(3, 8), []shape{tall}),
-		partial: {{1, 1}, {8, 1}},
-		quad:    {{1, 1}, {4, 1}, {8, 1}},
+		partial: {{1, 1}, {8, 1}, tall},
+		quad:    {{1, 1}, {4, 1}, {8, 1}, tall},
 	}}
 	avx2 = &isa{"AVX2", 8, "Y", 16, 3, 7, 12, [kinds][]shape{
 		full:    append(grid(5, 1), grid(3, 4)...),

@@ -21,11 +21,13 @@ var kernelSets = [levels]*kernelSet{
 		partial: newTileLookup([]tileKernel{
 			{1, 1, 13},
 			{8, 1, 14},
+			{16, 1, 15},
 		}),
 		quad: newTileLookup([]tileKernel{
-			{1, 1, 15},
-			{4, 1, 16},
-			{8, 1, 17},
+			{1, 1, 16},
+			{4, 1, 17},
+			{8, 1, 18},
+			{16, 1, 19},
 		}),
 	},
 	levelAVX2: {
@@ -33,16 +35,16 @@ var kernelSets = [levels]*kernelSet{
 		transposes: []transposeKernel{{8, 1}},
 		lanes:      8, vectors: 3, partialColumns: 7,
 		full: newTileLookup([]tileKernel{
-			{1, 1, 18}, {1, 2, 19}, {1, 3, 20}, {1, 4, 21}, {1, 5, 22},
-			{4, 1, 23}, {4, 2, 24}, {4, 3, 25},
+			{1, 1, 20}, {1, 2, 21}, {1, 3, 22}, {1, 4, 23}, {1, 5, 24},
+			{4, 1, 25}, {4, 2, 26}, {4, 3, 27},
 		}),
 		partial: newTileLookup([]tileKernel{
-			{1, 1, 26},
-			{4, 1, 27},
-		}),
-		quad: newTileLookup([]tileKernel{
 			{1, 1, 28},
 			{4, 1, 29},
+		}),
+		quad: newTileLookup([]tileKernel{
+			{1, 1, 30},
+			{4, 1, 31},
 		}),
 	},
 }
