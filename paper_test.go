@@ -1425,8 +1425,8 @@ func figure1b(t *report) {
 	}
 }
 
-// figure1 returns a number of our stored results for dimension d, a mean over ten datasets: "err" is ‖θ − θ̂‖²,
-// "err_se" its standard error, and "delta_err" and "sigma_err" are its parts.
+// figure1 returns one value of our stored results for dimension d. The field "err" is the mean of ‖θ − θ̂‖² over ten
+// datasets, "err_se" is its standard error, and "delta_err" and "sigma_err" are its parts.
 func figure1(t *report, d float64, method, field string) float64 {
 	b, err := os.ReadFile("gaussian/results/figure1.jsonl")
 	t.must(err)
@@ -1512,8 +1512,8 @@ func networks(t *report) {
 
 // vaeBound checks that "HVAE on top of the base convolutional VAE" with K = 0 is the VAE. For the same noise, log p̂
 // must equal log p(x, z₀) − log q⁰(z₀) with z₀ = μ(x) + Σ^½(x)·ϵ. The VAE's ELBO is log p(x|z₀) − KL(N(μ, Σ) ‖ N(0,
-// I)), with the divergence by quadrature. The ELBO estimates of the two models replace different terms by their
-// expectations, so only their means must be equal.
+// I)), with the divergence computed by quadrature. The ELBO estimates of the two models replace different terms by their
+// expectations, so only their means need to be equal.
 func vaeBound(t *report) {
 	const draws = 100
 	vae := mnist.Config{Kind: "vae", Tempering: "none", Latent: 2}
@@ -1717,8 +1717,9 @@ func correlations(variables [][]float64) (all []float64) {
 
 // publishedTable checks that the values of table 1 are means of the 57 runs in published.csv. The paper: "We report
 // the average NLL values over either two or three different initializations", and "The base VAE achieves an NLL of
-// 83.20". The table has two decimals, so the means may differ by 0.005. "For each trained model, we estimate NLL
-// three times, noting that the standard deviation over these three estimates is no larger than 0.12 nats".
+// 83.20". The table gives two decimals, so the means may differ by 0.005. The standard deviations must agree with "For each
+// trained model, we estimate NLL three times, noting that the standard deviation over these three estimates is no
+// larger than 0.12 nats".
 func publishedTable(t *report) {
 	runs, deviations := published(t)
 	table := table1()
@@ -1776,8 +1777,8 @@ func table1() map[string]float64 {
 	return nll
 }
 
-// published returns the NLLs of each configuration, and the standard deviations over three estimates of the NLL of
-// all runs. It reads mnist/published.csv, whose columns are the name of the configuration, seed, number of
+// published returns the NLLs of each configuration and, for each run, the standard deviation of its three estimates of
+// the NLL. It reads mnist/published.csv, whose columns are the name of the configuration, seed, number of
 // epochs, −ELBO and its standard deviation, NLL and its standard deviation.
 func published(t *report) (nlls map[string][]float64, deviations []float64) {
 	b, err := os.ReadFile("mnist/published.csv")
@@ -1989,9 +1990,9 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow", []statement
 }}
 
 // entropyIsConstant checks that the covariance AAᵀ of (z_K, ρ_K) has the determinant Π q_j², where q_j are the
-// standard deviations of q⁰. The entropy of a normal density is a function of this determinant. For other targets,
-// leapfrogThenCooling shows that the flow multiplies volumes by Π α_k^ℓ, and canonicalMomentum that ρ₀ has the
-// standard deviation Π 1/α_k.
+// standard deviations of q⁰. Here, the target is normal, so (z_K, ρ_K) is normal, and its entropy is a function of this
+// determinant. For all targets, leapfrogThenCooling shows that the flow multiplies volumes by Π α_k^ℓ, and
+// canonicalMomentum shows that ρ₀ has the standard deviation Π 1/α_k.
 func entropyIsConstant(t *report) {
 	tiedFlows(func(name string, f *hvae.Flow[float64], q0 hvae.DiagonalNormal[float64], _ normalTarget) {
 		A, _ := affineMap(f, q0)

@@ -61,8 +61,8 @@ func Depends[T linalg.Float](y, x *Var[T]) bool {
 }
 
 // A Sweep is the state of Grad or Backward while it differentiates y with respect to xs. Both functions
-// first mark the variables that depend on xs. From y backwards, they then call the differentiation rules of
-// the marked variables on which y depends. They compute only the adjoints of xs and of marked variables. In
+// first mark the variables that depend on xs. Then, working backwards from y, they call the differentiation rules
+// of the marked variables on which y depends. They compute only the adjoints of xs and of marked variables. In
 // the gradient of an energy U(z) with respect to z, for example, they skip the weights.
 type Sweep[T linalg.Float] struct {
 	tape  *Tape[T]  // nil if no call is running

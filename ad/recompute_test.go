@@ -48,7 +48,7 @@ func TestRecomputedKeepsBits(t *testing.T) {
 	}
 }
 
-// Both runs of a program must get the same arguments, even if the program uses other variables.
+// Both runs of a program must get the same arguments, even if the program also uses variables that are not among its arguments.
 func TestBothRunsOfAProgramGetTheSameArguments(t *testing.T) {
 	var tape Tape[float64]
 	x, w := tape.Leaf(linalg.Column(2.0)), tape.Leaf(linalg.Column(10.0))

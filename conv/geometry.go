@@ -24,9 +24,8 @@ import "fmt"
 //	weights of tap (ky, kx) · input pixel (oy·Stride + ky − PadTop, ox·Stride + kx − PadLeft).
 //
 // Input pixels outside the image are zero (padding). All sizes must be positive, and paddings must not be
-// negative. Each output pixel must depend on at least one input pixel, so the first and last output row and
-// column limit PadTop, PadLeft, OutH and OutW. The padding at the bottom and on the right follows from the
-// sizes of input and output.
+// negative. Each output pixel must depend on at least one input pixel. This limits PadTop, PadLeft, OutH and
+// OutW. The padding at the bottom and on the right follows from the sizes of input and output.
 type Geometry struct {
 	InH, InW, InC    int // height, width and channels of the input
 	OutH, OutW, OutC int // height, width and channels of the output
@@ -130,8 +129,8 @@ func outputRuns(list []run, a axis, lo, hi int) []run {
 	return runs(list, lo, hi, 1, 0, a.taps)
 }
 
-// inputRuns divides input pixels lo to hi−1 into runs and appends the runs to list. Successive
-// pixels of a run are a.stride pixels apart, and their ranges of outputs are shifted by one.
+// inputRuns divides input pixels lo to hi−1 into runs and appends the runs to list. Successive pixels of a run
+// are a.stride pixels apart. From each to the next, the range of output pixels that depend on it moves by one.
 func inputRuns(list []run, a axis, lo, hi int) []run {
 	return runs(list, lo, hi, a.stride, 1, a.outputs)
 }

@@ -125,7 +125,7 @@ func transposeRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[
 }
 
 // weightGradient sets w [Taps×OutC] to the gradient of ⟨δ, W ∗ X⟩ with respect to W for delta [Out×B] and x
-// [In×B]. The slice scratch must have at least as many elements as delta. The cores share the rows of w.
+// [In×B]. The slice scratch must have at least as many elements as delta. The rows of w are divided among the cores.
 func weightGradient[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch []T) {
 	mustFit(g, "WeightGradient", delta, w, x, linalg.Matrix[T]{}, 0)
 	transposed := linalg.Of(delta.Rows, delta.Cols, scratch[:len(delta.Data)])
@@ -134,9 +134,9 @@ func weightGradient[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], s
 }
 
 // weightRows computes part of w for weightGradient. The matrix w consists of blocks of KernelW·InC rows, one
-// for each kernel row. In each block, weightRows computes rows lo to hi−1. For each output pixel,
-// delta contains the transpose [B×OutC] of the pixel's rows. A contraction sums over images (its
-// steps) and pixels (its segments), so that sums stay in registers.
+// for each kernel row. In each block, weightRows computes rows lo to hi−1. For each output pixel, delta contains the
+// gradient with respect to the pixel's channels, transposed to [B×OutC]. One contraction sums over the
+// images (its steps) and the pixels (its segments), which keeps the sums in registers.
 func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	var roomX [maxRuns]run
@@ -175,7 +175,7 @@ func (g *Geometry) rows(n, samples int, body func(lo, hi int)) {
 }
 
 // mustFit panics if g or the shapes of the operands are invalid. The bias must be empty or
-// [channels×1]. The argument name is the name of the operation.
+// [channels×1]. The panic message begins with name, the name of the operation.
 func mustFit[T linalg.Float](g *Geometry, name string, y, w, x, bias linalg.Matrix[T], channels int) {
 	if y.Rows != g.Out() || y.Cols != x.Cols || w.Rows != g.Taps() || w.Cols != g.OutC || x.Rows != g.In() {
 		panic(fmt.Sprintf("conv: %s: output %v, weights %v and input %v must be [%d×B], [%d×%d] and [%d×B] for the geometry %+v",

@@ -144,7 +144,7 @@ func (e *Evaluator[T]) each(ctx context.Context, batch []int, noise random.Batch
 	return ctx.Err()
 }
 
-// start makes b block i of the batch.
+// start initialises b as block i of the batch.
 func (e *Evaluator[T]) start(b *Block[T], i int, batch []int, noise random.Batch, put func(*ad.Tape[T], linalg.Matrix[T]) *ad.Var[T]) {
 	b.First = i * e.size()
 	hi := min(b.First+e.size(), len(batch))

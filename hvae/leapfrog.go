@@ -39,7 +39,7 @@ type state[T linalg.Float] struct {
 	logJoint *ad.Var[T] // log p_θ(x, z) [1×B], or nil if the target is a ClosedForm
 }
 
-// evaluate returns the state with phase s. Only s.Z must be set.
+// evaluate returns the state with phase s. Only s.Z needs to be set.
 func evaluate[T linalg.Float](target Target[T], s Phase[T]) state[T] {
 	gradU, logJoint := PotentialGradient(target, s.Z)
 	return state[T]{s, gradU, logJoint}
@@ -53,8 +53,8 @@ func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state
 	return s
 }
 
-// recomputed returns leapfrog(target, e, s) and keeps only the result on the tape. In the recorded matrix,
-// z, ρ, ∇U(z) and log p_θ(x, z) lie below each other.
+// recomputed returns leapfrog(target, e, s) and keeps only the result on the tape. The recorded matrix stacks
+// z, ρ, ∇U(z) and log p_θ(x, z) vertically.
 func recomputed[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state[T] {
 	y, n := ad.Recomputed(func(v []*ad.Var[T]) *ad.Var[T] {
 		s := leapfrog(target, stepSize[T]{v[3], v[4]}, state[T]{Phase[T]{v[0], v[1]}, v[2], nil})

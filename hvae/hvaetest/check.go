@@ -53,9 +53,9 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, p
 }
 
 // TestFlow checks a flow at points (z, ρ) [2ℓ], by default at one point near the origin for ℓ = dims. The function bind
-// returns the flow on a tape. TestFlow returns an error that describes the first fault: Inverse must undo Forward, and
-// LogDet must agree with the determinant of the numerical Jacobian. It also returns an error if rounding or numerical
-// differentiation is too inaccurate, for example because large step sizes make the flow unstable.
+// returns the flow on a tape. TestFlow returns an error unless Inverse undoes Forward and LogDet agrees with the
+// determinant of the numerical Jacobian. It also returns an error if rounding or numerical differentiation is too
+// inaccurate, for example because large step sizes make the flow unstable.
 func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, points ...[]float64) error {
 	forward := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return bind(t).Forward(s) })
 	inverse := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return Inverse(bind(t), s) })

@@ -16,7 +16,7 @@ import (
 // studentT is the target with 3 degrees of freedom and the given scale in each dimension.
 type studentT struct{ scale *ad.Var[float64] }
 
-// newStudentT returns a function that records the scale on a tape.
+// newStudentT returns a function that records the scale on a tape and returns the Student t target with this scale.
 func newStudentT(scale float64) func(t *ad.Tape[float64]) hvae.Target[float64] {
 	return func(t *ad.Tape[float64]) hvae.Target[float64] { return studentT{t.Scalar(scale)} }
 }

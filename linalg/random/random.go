@@ -69,7 +69,7 @@ type Key struct {
 // recorder points to the function that receives the key of each stream, or is nil.
 var recorder atomic.Pointer[func(Key)]
 
-// record passes a copy of k, with index appended to its index, to the recorder.
+// record passes the recorder a copy of k, with the numbers in index appended to k.Index.
 func record(k Key, index ...int) {
 	if r := recorder.Load(); r != nil {
 		(*r)(Key{k.Seed, k.Purpose, slices.Concat(k.Index, index)})

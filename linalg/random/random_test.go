@@ -35,7 +35,7 @@ func TestStreamsDependOnTheirKeys(t *testing.T) {
 	}
 }
 
-// The columns of a batch and of other batches have uncorrelated noise.
+// The noise of different columns must be uncorrelated, both within a batch and across batches.
 func TestColumnsOfABatchHaveSeparateStreams(t *testing.T) {
 	const columns, n = 40, 5000
 	var noise [][]float64
@@ -52,7 +52,7 @@ func TestColumnsOfABatchHaveSeparateStreams(t *testing.T) {
 	}
 	for i, x := range noise {
 		for j, y := range noise[:i] {
-			// 12,720 pairs: a false alarm has probability 12,720·6e-10 = 1e-5.
+			// There are 12,720 pairs, so the probability of a false alarm is at most 12,720·6e-10 < 1e-5.
 			z := 0.0
 			for k := range x {
 				z += x[k] * y[k] / math.Sqrt(n)

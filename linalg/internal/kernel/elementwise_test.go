@@ -10,7 +10,7 @@ import (
 )
 
 // elementwiseFunctions contains the functions that have SIMD kernels. The function run computes all elements
-// of y, and for some functions of b and c, too. The function want computes one element; a nil want means that
+// of y and, for some functions, also those of b and c. The function want computes one element; a nil want means that
 // plain Go defines the result up to rounding errors.
 var elementwiseFunctions = []struct {
 	name string

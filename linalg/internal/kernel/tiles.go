@@ -20,8 +20,8 @@ type tileArgs struct {
 	add   int // 1 to add to C, else 0
 }
 
-// A tileKernel describes the kernel for tiles of rows × vectors. The field index is its position in the
-// table of all tile kernels.
+// A tileKernel describes the kernel for tiles of rows × vectors, which is at position index in the table of all tile
+// kernels.
 type tileKernel struct{ rows, vectors, index int }
 
 // A tileLookup is a table of kernels. Element [r][v] is the kernel for the tallest tile with v
@@ -70,9 +70,9 @@ func (c *Contraction[T]) tiles() {
 		args.add = 1
 	}
 	// The widest tiles compute the first columns of each group of the contraction. If there is only one
-	// group, narrower tiles and then partial tiles compute its remaining columns. Otherwise, a tile combines
-	// remaining columns of several groups: each vector belongs to a different group, or a quad tile computes
-	// the last four columns.
+	// group, narrower tiles and then partial tiles compute its remaining columns. Otherwise, one tile computes
+	// remaining columns of several groups: each vector belongs to a different group, or, for the last four
+	// columns of the groups, each quarter of a vector.
 	vectors, rows := s.vectors, min(c.Rows, maxRows)
 	for vectors < maxVectors && s.full[rows][vectors+1].rows == s.full[rows][vectors].rows {
 		vectors++ // tiles of one row may be wider
