@@ -147,7 +147,7 @@ func TestREADMEMatchesTheMeasurements(t *testing.T) {
 		contains("%s %.1f to %.1f |", line, shortest/least, typical/median)
 		ratios = append(ratios, shortest/least, typical/median)
 	}
-	contains("a training step of the VAE is %.1f to %.1f times as fast as in PyTorch 1.13, and a step of an HVAE with K = 10 %.1f to %.1f times", ratios...)
+	contains("a training step of the VAE is %.1f to %.1f times as fast as in PyTorch 1.13, and a step of an HVAE (K = 10) %.1f to %.1f times", ratios...)
 	slow, _ := ms(plain, "BenchmarkGEMM/1024x1024x1024-2")
 	fast, _ := ms(simd, "BenchmarkGEMM/1024x1024x1024-2")
 	contains("Plain Go takes %.0f times as long", slow/fast)

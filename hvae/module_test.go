@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestAnotherModuleImportsThisOne copies the go.mod file and the program from the README to another folder.
-// It runs the program without network access. The README must contain the output.
+// TestAnotherModuleImportsThisOne runs the command and the program from the README in another module, without
+// network access. The README must contain the output of the program.
 func TestAnotherModuleImportsThisOne(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
 	root, err2 := filepath.Abs("..")
@@ -20,22 +20,26 @@ func TestAnotherModuleImportsThisOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	readme, folder := string(text), t.TempDir()
-	for name, begin := range map[string]string{"go.mod": "module example\n", "main.go": "package main\n"} {
+	// cut returns the part of the README from begin to end.
+	cut := func(begin, end string) string {
 		_, block, found := strings.Cut(readme, "\n"+begin)
-		block, _, closed := strings.Cut(block, "\n```\n")
+		block, _, closed := strings.Cut(block, end)
 		if !found || !closed {
 			t.Fatalf("the README has no block that begins with %q", begin)
 		}
-		block = strings.Replace(begin+block+"\n", "=> ../hvae\n", "=> "+root+"\n", 1)
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(block), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		return begin + block
 	}
-	command := exec.Command("go", "run", ".")
-	command.Dir = folder
-	command.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
-	out, err := command.CombinedOutput()
-	if printed := strings.TrimSpace(string(out)); err != nil || !strings.Contains(readme, "`"+printed+"`") {
-		t.Errorf("the program in the README prints %q (error %v), but the README does not contain this output", printed, err)
+	if err := os.WriteFile(filepath.Join(folder, "main.go"), []byte(cut("package main\n", "\n```\n")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	edit := strings.Replace(cut("    go mod edit ", "\n"), "=../hvae", "="+root, 1)
+	for _, line := range []string{"go mod init example", edit, "go run ."} {
+		command := exec.Command("go", strings.Fields(line)[1:]...)
+		command.Dir = folder
+		command.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+		out, err := command.CombinedOutput()
+		if err != nil || line == "go run ." && !strings.Contains(readme, "`"+strings.TrimSpace(string(out))+"`") {
+			t.Fatalf("%s prints %q (error %v), but the README does not contain this output", line, out, err)
+		}
 	}
 }
