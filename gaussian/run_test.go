@@ -68,14 +68,21 @@ func TestRowsAreAveragesOfRunsWithTheGivenOptions(t *testing.T) {
 
 // TestREADMEsShowTheResults checks the numbers of the table.
 func TestTableOfOneDataset(t *testing.T) {
-	stdout, _, _ := gaussianCommand(t.Context(), strings.Fields("-d 2 -methods hvae-k1,nf-k1,vb -datasets 1 -n 50 -iters 20 -batch 1 -lr 0.01 -seed 3")...)
-	lines := strings.Split(stdout, "\n")
-	if want := "d = 2: 1 dataset of 50 points, 20 iterations of 1 draw, learning rate 0.01, seed 3"; lines[0] != want || len(lines) != 2+3+1+2 {
-		t.Errorf("the first of %d lines is %q, want 8 lines and %q", len(lines), lines[0], want)
+	args := "-d 2,1 -methods hvae-k1,nf-k1,vb -datasets 1 -n 50 -iters 20 -batch 1 -lr 0.01 -seed 3 -out " + t.TempDir()
+	stdout, _, _ := gaussianCommand(t.Context(), strings.Fields(args)...)
+	tables := strings.Split(stdout, "\n\n")
+	if len(tables) != 3 || tables[2] != "" {
+		t.Fatalf("%d tables, want one for each dimension", len(tables)-1)
 	}
-	for _, line := range lines[1:6] {
-		if len([]rune(line)) != len([]rune(lines[1])) || strings.Contains(line, "±") != (line == lines[1]) {
-			t.Errorf("the line %q is not as wide as the header, or shows a standard error of one dataset", line)
+	for i, table := range tables[:2] {
+		lines := strings.Split(table, "\n")
+		if want := fmt.Sprintf("d = %d: 1 dataset of 50 points, 20 iterations of 1 draw, learning rate 0.01, seed 3", 2-i); lines[0] != want || len(lines) != 2+3+1 {
+			t.Errorf("the first of %d lines is %q, want 6 lines and %q", len(lines), lines[0], want)
+		}
+		for _, line := range lines[1:] {
+			if len([]rune(line)) != len([]rune(lines[1])) || strings.Contains(line, "±") != (line == lines[1]) {
+				t.Errorf("the line %q is not as wide as the header, or shows a standard error of one dataset", line)
+			}
 		}
 	}
 }
