@@ -17,6 +17,12 @@ var figure1 = map[string]figure[model.Outcome]{
 	"figure1c.svg": panel("HVAE with and without tempering: σ alone", true, "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 hvae-notemp-k1 hvae-notemp-k10"),
 }
 
+// labels maps families of methods to formats of their labels in figure 1.
+var labels = map[string]string{
+	"hvae": "HVAE, K = %d", "hvae-notemp": "K = %d, no tempering", "hvae-untied": "HVAE, untied, K = %d",
+	"nf": "planar flow, K = %d", "vb": "mean-field VB%.0d",
+}
+
 // panel returns a figure of the error of θ, or only of σ, as a function of the dimension. It draws a line for each of
 // the methods that has rows, and a line for maximum likelihood, whose errors are the same in the rows of all methods.
 func panel(title string, sigma bool, methods string) figure[model.Outcome] {
@@ -30,9 +36,10 @@ func panel(title string, sigma bool, methods string) figure[model.Outcome] {
 			}
 		}
 		for _, m := range strings.Fields(methods) {
+			family, K := model.Parse(m)
 			for _, r := range rows {
 				if r.Method == m {
-					s := addPoint(&c, model.Label(m), plot.Line, float64(r.Dims), r.Err)
+					s := addPoint(&c, fmt.Sprintf(labels[family], K), plot.Line, float64(r.Dims), r.Err)
 					s.Error = append(s.Error, r.ErrSE)
 				}
 			}
@@ -51,12 +58,12 @@ func panel(title string, sigma bool, methods string) figure[model.Outcome] {
 func gapChart(rows []model.Outcome) []byte {
 	c := plot.Chart{Title: "Does the bound tighten with K?", XLabel: "number of leapfrog steps K", YLabel: "log p(D) − ELBO (nats)", LogX: true, LogY: true}
 	for _, r := range rows {
-		var K int
 		d := fmt.Sprintf("d = %d, ", r.Dims)
-		if _, err := fmt.Sscanf(r.Method, "hvae-k%d", &K); err == nil {
+		switch family, K := model.Parse(r.Method); family {
+		case "hvae":
 			addPoint(&c, d+"tied", plot.Line, float64(K), r.Gap)
 			addPoint(&c, d+"limit for tied flows", plot.Dashed, float64(K), r.TiedLimit)
-		} else if _, err := fmt.Sscanf(r.Method, "hvae-untied-k%d", &K); err == nil {
+		case "hvae-untied":
 			addPoint(&c, d+"untied", plot.Line, float64(K), r.Gap)
 		}
 	}

@@ -46,40 +46,33 @@ func MethodNames() []string {
 	return []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10", "hvae-untied-k1", "hvae-untied-k10", "nf-k1", "nf-k30", "vb"}
 }
 
-// families maps a family of methods to its label in figures and its constructor.
-var families = map[string]struct {
-	label string
-	make  func(data Data, K int, rng *rand.Rand) *Method
-}{
-	"hvae":        {"HVAE, K = %d", func(d Data, K int, _ *rand.Rand) *Method { return NewHVAE(d, K, "fixed") }},
-	"hvae-notemp": {"K = %d, no tempering", func(d Data, K int, _ *rand.Rand) *Method { return NewHVAE(d, K, "none") }},
-	"hvae-untied": {"HVAE, untied, K = %d", func(d Data, K int, _ *rand.Rand) *Method { return NewHVAE(d, K, "untied") }},
-	"nf":          {"planar flow, K = %d", NewPlanar},
-	"vb":          {"mean-field VB%.0d", func(d Data, _ int, _ *rand.Rand) *Method { return NewMeanField(d) }},
-}
-
 var methodName = regexp.MustCompile(`^(vb|(hvae|hvae-notemp|hvae-untied|nf)-k[1-9]\d{0,3})$`)
 
 // IsMethod reports whether NewMethod accepts the name.
 func IsMethod(name string) bool { return methodName.MatchString(name) }
 
-// parse returns the family and K of a method.
-func parse(name string) (family string, K int) {
+// Parse returns the family and K of a method, such as "hvae-untied" and 10, or "vb" and 0.
+func Parse(name string) (family string, K int) {
 	family, digits, _ := strings.Cut(name, "-k")
 	K, _ = strconv.Atoi(digits)
 	return family, K
-}
-
-// Label returns the name of a method for the legend of a figure.
-func Label(name string) string {
-	family, K := parse(name)
-	return fmt.Sprintf(families[family].label, K)
 }
 
 // NewMethod returns the method with the given name for a dataset: vb, or hvae-kK, hvae-notemp-kK, hvae-untied-kK or
 // nf-kK for K steps or layers. Its parameters have their initial values, some of which are drawn from rng. NewMethod
 // panics if the method is unknown.
 func NewMethod(name string, data Data, rng *rand.Rand) *Method {
-	family, K := parse(name)
-	return families[family].make(data, K, rng)
+	switch family, K := Parse(name); family {
+	case "hvae":
+		return NewHVAE(data, K, "fixed")
+	case "hvae-notemp":
+		return NewHVAE(data, K, "none")
+	case "hvae-untied":
+		return NewHVAE(data, K, "untied")
+	case "nf":
+		return NewPlanar(data, K, rng)
+	case "vb":
+		return NewMeanField(data)
+	}
+	panic(fmt.Sprintf("model: unknown method %q", name))
 }

@@ -40,7 +40,7 @@ type Run struct {
 
 // Cost returns the approximate time of an iteration, in arbitrary units.
 func (r Run) Cost() int {
-	_, K := parse(r.Method)
+	_, K := Parse(r.Method)
 	return (5 + K) * (25 + r.Dims)
 }
 
