@@ -49,19 +49,15 @@ func importance(ctx context.Context, t *ad.Tape[float32], c model.Checkpoint, x 
 	return estimate{elbo / float64(samples), e.Log, e.TailShape}
 }
 
-// each calls f once for each block of the given size of images, on all cores. Each element of images is the
-// number of a column. If ctx is done, each makes no further calls and returns ctx's error.
-func each(ctx context.Context, images []int, size int, f func(b *hvae.Block[float32])) error {
-	e := hvae.Evaluator[float32]{BlockSize: size}
-	return e.Each(ctx, images, 0, f)
-}
-
-// numbers returns the n·times numbers 0, …, 0, 1, …, 1, …, n − 1.
-func numbers(n, times int) (all []int) {
+// each calls f once for each block of the given size of the columns 0, …, 0, 1, …, 1, …, n − 1, in which each
+// number occurs the given number of times, on all cores. If ctx is done, each makes no further calls.
+func each(ctx context.Context, n, times, size int, f func(b *hvae.Block[float32])) {
+	var columns []int
 	for i := range n * times {
-		all = append(all, i/times)
+		columns = append(columns, i/times)
 	}
-	return all
+	e := hvae.Evaluator[float32]{BlockSize: size}
+	e.Each(ctx, columns, 0, f) // returns only ctx's error
 }
 
 // An Annealing holds the settings of annealed importance sampling (hvae.AIS) from the encoder's variational
@@ -76,13 +72,14 @@ const leapfrogs = 5 // number of leapfrog steps of a Markov kernel
 
 // tune returns step sizes of the K − 1 Markov kernels. It runs one chain for each image of x [784×n], with
 // random numbers from stream(image). The bounds are biased if Bound uses the same streams or images.
-func (a Annealing) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix[float32], stream func(image ...int) *rand.Rand) (stepSizes []float64, err error) {
+func (a Annealing) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix[float32], stream func(image ...int) *rand.Rand) []float64 {
 	const kernels = 50 // if Steps is small, repeat the kernels until a chain has applied about this many
 	var streams []*rand.Rand
 	for i := range x.Cols {
 		streams = append(streams, stream(i))
 	}
-	return a.sampler(c, x, nil).Tune(ctx, streams, 1+kernels/a.Steps)
+	stepSizes, _ := a.sampler(c, x, nil).Tune(ctx, streams, 1+kernels/a.Steps) // returns only ctx's error
+	return stepSizes
 }
 
 // Bound returns a stochastic bound on log p_θ(x) for each image of x [784×n]:
@@ -94,15 +91,16 @@ func (a Annealing) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix
 // where the chains start. Bound also returns the mean acceptance rate of the kernels, or NaN if Steps is 1.
 //
 // Each chain draws its random numbers from stream(image, chain). The chains run in blocks on all cores. After
-// each block, Bound calls done with the number of chains in the block. The memory does not depend on Steps.
+// each block, Bound calls done with the number of chains in the block. The memory does not depend on Steps. If ctx
+// is done, the results are incomplete.
 func (a Annealing) Bound(ctx context.Context, c model.Checkpoint, stepSizes []float64, x, z linalg.Matrix[float32],
-	stream func(imageAndChain ...int) *rand.Rand, done func(chains int)) (bounds []float64, acceptance float64, err error) {
+	stream func(imageAndChain ...int) *rand.Rand, done func(chains int)) (bounds []float64, acceptance float64) {
 	n, sign := x.Cols*a.Chains, 1.0
 	if z.Cols > 0 {
 		sign = -1
 	}
 	logs, rates := make([]float64, n), make([]float64, n)
-	err = each(ctx, numbers(x.Cols, a.Chains), samplesAtOnce, func(b *hvae.Block[float32]) {
+	each(ctx, x.Cols, a.Chains, samplesAtOnce, func(b *hvae.Block[float32]) {
 		ais := a.sampler(c, b.Columns(x).Value, stepSizes)
 		var streams []*rand.Rand
 		for j, image := range b.Batch {
@@ -116,7 +114,7 @@ func (a Annealing) Bound(ctx context.Context, c model.Checkpoint, stepSizes []fl
 		} else {
 			end, l, err = ais.Reverse(ctx, b.Columns(z).Value, streams)
 		}
-		if err != nil { // each returns the error
+		if err != nil { // ctx is done
 			return
 		}
 		for j := range l {
@@ -124,14 +122,11 @@ func (a Annealing) Bound(ctx context.Context, c model.Checkpoint, stepSizes []fl
 		}
 		done(len(l))
 	})
-	if err != nil {
-		return nil, 0, err
-	}
 	for i := range x.Cols {
 		bounds = append(bounds, sign*hvae.ImportanceEstimate(logs[i*a.Chains:(i+1)*a.Chains]).Log)
 	}
 	acceptance, _ = linalg.MeanSE(rates)
-	return bounds, acceptance, nil
+	return bounds, acceptance
 }
 
 // sampler returns an AIS sampler with one chain for each column of x.

@@ -73,8 +73,8 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options,
 	}
 	w := newWork(c, images, o, stderr)
 	defer w.line.Clear()
-	runs, err := runAll(ctx, c, images, o, w)
-	if err != nil {
+	runs := runAll(ctx, c, images, o, w)
+	if ctx.Err() != nil {
 		return e, fmt.Errorf("%w after %.0f %% of the evaluation of %d images, which is not saved", context.Cause(ctx), 100*w.done(), images.N)
 	}
 	var tails []float64
@@ -106,46 +106,31 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options,
 	return e, nil
 }
 
-// runAll evaluates the model o.Runs times and returns the results of each run. It returns an error
-// only if ctx is done.
-func runAll(ctx context.Context, c model.Checkpoint, images Images, o Options, w *work) (all []results, err error) {
+// runAll evaluates the model o.Runs times and returns the results of each run. If ctx is done, the results are
+// incomplete.
+func runAll(ctx context.Context, c model.Checkpoint, images Images, o Options, w *work) (all []results) {
 	var stepSizes []float64
 	if o.Annealing != nil {
-		x, err := images.drawForTuning(ctx, c)
-		if err != nil {
-			return nil, err
-		}
-		if stepSizes, err = o.Annealing.tune(ctx, c, x, images.stream("mnist ais tuning")); err != nil {
-			return nil, err
-		}
+		stepSizes = o.Annealing.tune(ctx, c, images.drawForTuning(ctx, c), images.stream("mnist ais tuning"))
 	}
 	for run := range o.Runs {
-		x, z, err := images.draw(ctx, c, run)
-		if err != nil {
-			return nil, err
-		}
+		x, z := images.draw(ctx, c, run)
 		r, noise := results{estimates: make([]estimate, images.N)}, images.stream("mnist eval noise", run)
-		err = each(ctx, numbers(images.N, 1), 1, func(b *hvae.Block[float32]) {
+		each(ctx, images.N, 1, 1, func(b *hvae.Block[float32]) {
 			r.estimates[b.First] = importance(ctx, b.Tape, c, b.Columns(x).Value.Clone(), o.Samples, noise(b.First))
 			w.add(w.sampling)
 		})
-		if err != nil {
-			return nil, err
-		}
 		if a := o.Annealing; a != nil {
 			done := func(chains int) { w.add(chains * w.chain) }
-			r.lower, r.acceptance, err = a.Bound(ctx, c, stepSizes, x, linalg.Matrix[float32]{}, images.stream("mnist ais forward", run), done)
+			r.lower, r.acceptance = a.Bound(ctx, c, stepSizes, x, linalg.Matrix[float32]{}, images.stream("mnist ais forward", run), done)
 			r.upper = slices.Repeat([]float64{math.NaN()}, images.N)
-			if err == nil && images.Set == nil {
-				r.upper, _, err = a.Bound(ctx, c, stepSizes, x, z, images.stream("mnist ais reverse", run), done)
-			}
-			if err != nil {
-				return nil, err
+			if images.Set == nil {
+				r.upper, _ = a.Bound(ctx, c, stepSizes, x, z, images.stream("mnist ais reverse", run), done)
 			}
 		}
 		all = append(all, r)
 	}
-	return all, nil
+	return all
 }
 
 // String returns the results as lines of text: ELBO, NLL, tail shape and bounds.
@@ -169,12 +154,12 @@ func (e Evaluation) String() string {
 	return s + fmt.Sprintf("the importance-sampling estimate is %s below the lower bound\n", PlusMinus(b.Missed, b.MissedSE))
 }
 
-// work measures the work of an evaluation in passes through the decoder, forward or backward, because
-// importance sampling and Markov chains need different numbers of passes.
+// work counts passes through the decoder, forward or backward, because importance sampling and Markov chains need
+// different numbers of passes.
 type work struct {
 	sampling, chain int          // number of passes for importance sampling of an image, and for a chain
-	total           float64      // number of all passes
 	finished        atomic.Int64 // number of finished passes
+	total           float64
 	line            *progress.Line
 }
 
@@ -183,15 +168,14 @@ func newWork(c model.Checkpoint, images Images, o Options, stderr io.Writer) *wo
 	if c.Config.K > 0 { // the flow evaluates ∇U at K + 1 points
 		w.sampling *= 2 * (c.Config.K + 1)
 	}
-	perImage := w.sampling
+	chains := 0
 	if a := o.Annealing; a != nil {
-		w.chain = 2 * (1 + (a.Steps-1)*leapfrogs)
-		perImage += w.chain * a.Chains
+		w.chain, chains = 2*(1+(a.Steps-1)*leapfrogs), a.Chains
 		if images.Set == nil { // reverse chains
-			perImage += w.chain * a.Chains
+			chains *= 2
 		}
 	}
-	w.total = float64(o.Runs*images.N) * float64(perImage)
+	w.total = float64(o.Runs*images.N) * float64(w.sampling+chains*w.chain)
 	w.line = progress.New(stderr, 0, func(time.Duration) string { return fmt.Sprintf("evaluating %d images", images.N) })
 	return w
 }

@@ -25,22 +25,26 @@ type Images struct {
 
 // draw returns the binary images x [784×n] of a run. If the images are drawn from the model, draw also returns
 // their latent variables z [ℓ×n].
-func (m *Images) draw(ctx context.Context, c model.Checkpoint, run int) (x, z linalg.Matrix[float32], err error) {
+func (m *Images) draw(ctx context.Context, c model.Checkpoint, run int) (x, z linalg.Matrix[float32]) {
 	if m.Set == nil {
 		return Simulate(ctx, c, m.N, m.stream("mnist eval simulated", run))
 	}
-	return binarise(m.Set.Test, numbers(m.N, 1), m.stream("mnist eval pixels", run)), z, nil
+	var indices []int
+	for i := range m.N {
+		indices = append(indices, i)
+	}
+	return binarise(m.Set.Test, indices, m.stream("mnist eval pixels", run)), z
 }
 
 // drawForTuning returns other binary images, on which step sizes are tuned.
-func (m *Images) drawForTuning(ctx context.Context, c model.Checkpoint) (x linalg.Matrix[float32], err error) {
+func (m *Images) drawForTuning(ctx context.Context, c model.Checkpoint) linalg.Matrix[float32] {
 	const n = 16
 	if m.Set == nil {
-		x, _, err = Simulate(ctx, c, n, m.stream("mnist ais tuning simulated"))
-		return x, err
+		x, _ := Simulate(ctx, c, n, m.stream("mnist ais tuning simulated"))
+		return x
 	}
 	_, validation := data.Split(m.Set.Train, m.TrainSeed)
-	return binarise(m.Set.Train, validation[:min(n, len(validation))], m.stream("mnist ais tuning pixels")), nil
+	return binarise(m.Set.Train, validation[:min(n, len(validation))], m.stream("mnist ais tuning pixels"))
 }
 
 // stream returns a function that returns the random stream for an index, such as an image. The stream also
@@ -61,10 +65,10 @@ func binarise(images data.Images, indices []int, stream func(image ...int) *rand
 }
 
 // Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n]. Therefore, each column of z is
-// an exact draw from the posterior p_θ(z|x) of its image. If ctx is done, Simulate returns ctx's error.
-func Simulate(ctx context.Context, c model.Checkpoint, n int, stream func(image ...int) *rand.Rand) (x, z linalg.Matrix[float32], err error) {
+// an exact draw from the posterior p_θ(z|x) of its image. If ctx is done, the results are incomplete.
+func Simulate(ctx context.Context, c model.Checkpoint, n int, stream func(image ...int) *rand.Rand) (x, z linalg.Matrix[float32]) {
 	x, z = linalg.New[float32](data.Side*data.Side, n), linalg.New[float32](c.Config.Latent, n)
-	err = each(ctx, numbers(n, 1), 1, func(b *hvae.Block[float32]) {
+	each(ctx, n, 1, 1, func(b *hvae.Block[float32]) {
 		rng := stream(b.First)
 		random.FillNormalColumn(rng, z, b.First)
 		logits := model.NewNetwork(c.Config, model.Vars(b.Tape.Const, c.Params)).Decode(b.Columns(z))
@@ -74,5 +78,5 @@ func Simulate(ctx context.Context, c model.Checkpoint, n int, stream func(image 
 			}
 		}
 	})
-	return x, z, err
+	return x, z
 }
