@@ -14,7 +14,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -67,16 +66,9 @@ func dataFlag(f *command.Flags, folder *string) {
 	f.StringVar(folder, "data", "", "`folder` with 28×28 images in files named as MNIST's, or synthetic for built-in images; missing MNIST\nfiles are downloaded (default $HVAE_MNIST, else a folder in the user's cache)")
 }
 
-// loadData loads the images in a folder and reports downloads on stderr. It also returns the name of the folder in a
-// form that a resumed run can use with another working directory and another $HVAE_MNIST.
-func loadData(ctx context.Context, folder string, stderr io.Writer) (set data.Set, path string, err error) {
-	if path = cmp.Or(folder, os.Getenv("HVAE_MNIST")); path != "" && path != data.Synthetic {
-		if path, err = filepath.Abs(path); err != nil {
-			return set, "", err
-		}
-	}
-	set, err = data.Load(ctx, path, func(m string) { fmt.Fprintln(stderr, m) })
-	return set, path, err
+// loadData loads the images in a folder and reports downloads on stderr.
+func loadData(ctx context.Context, folder string, stderr io.Writer) (data.Set, error) {
+	return data.Load(ctx, folder, func(m string) { fmt.Fprintln(stderr, m) })
 }
 
 // readCheckpoint reads the model that -checkpoint names: a file, or the folder of a run.
@@ -93,7 +85,7 @@ func readCheckpoint(name string) (model.Checkpoint, error) {
 // loadTestImages loads the images in a folder, of which a command uses the first n test images. The named flag
 // specifies n. If the model was trained on another dataset, loadTestImages prints a note on stderr.
 func loadTestImages(ctx context.Context, folder string, c model.Checkpoint, n int, flag string, stderr io.Writer) (*data.Set, error) {
-	set, _, err := loadData(ctx, folder, stderr)
+	set, err := loadData(ctx, folder, stderr)
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,7 @@ type trainingRun struct {
 // that do not affect past epochs. It returns an error if the settings do not fit the dataset, or if the state
 // is from other images.
 func newRun(s model.Settings, set data.Set, old *state) (*trainingRun, error) {
+	s.Data = set.Folder // so that a resumed run finds the images with another working directory or $HVAE_MNIST
 	r := &trainingRun{state: state{Settings: s, Data: set.Name, DataSHA256: set.SHA256()}, resumed: old != nil, set: set}
 	r.training, r.validation = data.Split(set.Train, s.Seed)
 	if s.Train > len(r.training) {

@@ -60,7 +60,7 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) (er
 	if t.out == "" {
 		return command.UsageError("-out is missing: specify a folder for the runs")
 	}
-	if t.set, t.folder, err = loadData(ctx, t.folder, stderr); err != nil {
+	if t.set, err = loadData(ctx, t.folder, stderr); err != nil {
 		return err
 	}
 	if err := t.open(); err != nil {
@@ -221,7 +221,7 @@ func (t *table) do(ctx context.Context, number int) (*result, error) {
 // start returns the training run of a task. A state in its folder must have the settings of the table.
 func (t *table) start(k task, f *folder) (*trainingRun, error) {
 	s := model.Defaults()
-	s.Config, s.Seed, s.Epochs, s.Patience, s.Train, s.Data = k.config, k.Seed, t.Epochs, t.Patience, t.Train, t.folder
+	s.Config, s.Seed, s.Epochs, s.Patience, s.Train = k.config, k.Seed, t.Epochs, t.Patience, t.Train
 	old, err := f.readState()
 	if err != nil {
 		return nil, err

@@ -8,7 +8,6 @@ import (
 
 	"hvae/bench/atomicfile"
 	"hvae/bench/command"
-	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
 
@@ -80,8 +79,8 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := checkSettings(&s, old); err != nil {
 		return err
 	}
-	var set data.Set
-	if set, s.Data, err = loadData(ctx, s.Data, stderr); err != nil {
+	set, err := loadData(ctx, s.Data, stderr)
+	if err != nil {
 		return err
 	}
 	r, err := newRun(s, set, old)

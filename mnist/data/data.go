@@ -40,6 +40,7 @@ func (s Images) Image(i int) []byte { return s.Pixels[i*pixels : (i+1)*pixels] }
 type Set struct {
 	Name        string // MNIST, Synthetic or, for other images, "images-" and the first digits of their SHA-256
 	Train, Test Images
+	Folder      string // absolute path of the files, or Synthetic
 }
 
 // SHA256 returns the SHA-256 hash, in hexadecimal, of the decompressed training file followed by the
@@ -59,10 +60,11 @@ const (
 // have the names of the MNIST files and may be compressed (.gz). Load downloads missing MNIST files into the
 // folder. It calls log with a message for each download.
 func Load(ctx context.Context, folder string, log func(string)) (Set, error) {
+	folder = cmp.Or(folder, os.Getenv("HVAE_MNIST"))
 	if folder == Synthetic {
 		return synthetic(), nil
 	}
-	if folder = cmp.Or(folder, os.Getenv("HVAE_MNIST")); folder == "" {
+	if folder == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
 			return Set{}, fmt.Errorf("cannot find the user's cache folder for the MNIST files: %w; specify a folder with -data", err)
@@ -77,6 +79,9 @@ func Load(ctx context.Context, folder string, log func(string)) (Set, error) {
 
 // load returns the images in a folder. The arguments files describe the MNIST files.
 func load(ctx context.Context, folder string, files [2]file, log func(string)) (set Set, err error) {
+	if set.Folder, err = filepath.Abs(folder); err != nil {
+		return Set{}, err
+	}
 	parts, missing, others := [2]*Images{&set.Train, &set.Test}, [2]bool{}, false
 	for i, f := range files {
 		*parts[i], err = f.read(folder)

@@ -13,7 +13,7 @@ import (
 // synthetic returns 2,400 training images and 400 test images of digit-like strokes. The images
 // are always the same.
 var synthetic = sync.OnceValue(func() Set {
-	set := Set{Name: Synthetic, Train: Images{make([]byte, 2400*pixels)}, Test: Images{make([]byte, 400*pixels)}}
+	set := Set{Name: Synthetic, Folder: Synthetic, Train: Images{make([]byte, 2400*pixels)}, Test: Images{make([]byte, 400*pixels)}}
 	for purpose, images := range map[string]Images{"synthetic train": set.Train, "synthetic test": set.Test} {
 		linalg.For(images.Len(), 100, func(lo, hi int) {
 			for i := lo; i < hi; i++ {
