@@ -91,10 +91,9 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		images = eval.Images{Set: set, N: cmp.Or(f.limit, set.Test.Len()), Seed: f.seed, TrainSeed: c.Seed}
 		description = "test images of " + set.Name
 	}
-	f.options.Model = f.checkpoint
 	e, err := eval.Evaluate(ctx, c, images, f.options, stderr)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", f.checkpoint, err)
 	}
 	if f.asJSON {
 		return json.NewEncoder(stdout).Encode(e)

@@ -48,7 +48,6 @@ type Evaluation struct {
 
 // Options are the settings of an evaluation.
 type Options struct {
-	Model         string     // name of the model's file, for error messages
 	Samples, Runs int        // number of importance samples for each image, number of runs
 	Annealing     *Annealing // settings of annealed importance sampling; if nil, no bounds are computed
 }
@@ -93,7 +92,7 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options,
 	e.ELBO, e.ELBOSD = MeanSD(e.ELBOs)
 	e.NLL, e.NLLSD = MeanSD(e.NLLs)
 	if !finite(e.ELBO + e.NLL) {
-		return e, fmt.Errorf("the evaluation of %s is not finite (ELBO %v, NLL %v): the model is damaged or has diverged", o.Model, e.ELBO, e.NLL)
+		return e, fmt.Errorf("the evaluation is not finite (ELBO %v, NLL %v): the model is damaged or has diverged", e.ELBO, e.NLL)
 	}
 	if e.TailShape, _ = MeanSD(tails); !finite(e.TailShape) {
 		e.TailShape, heavy = undefined, math.NaN()

@@ -373,8 +373,8 @@ func TestInvalidCheckpointsAreRefused(t *testing.T) {
 		`importance = ""`:                 set("draws", "5"),
 		`seed = ""`:                       func(f *safetensors.File) { delete(f.Metadata, "seed") },
 		`"encoder.conv1.bias" is missing`: func(f *safetensors.File) { f.Tensors = slices.Delete(f.Tensors, 1, 2) },
-		`this model needs [2 3]`:          func(f *safetensors.File) { f.Tensors[len(f.Tensors)-2].Shape = []int{3, 2} },
-		`"extra" does not belong`: func(f *safetensors.File) {
+		`its shape is not [2 3]`:          func(f *safetensors.File) { f.Tensors[len(f.Tensors)-2].Shape = []int{3, 2} },
+		`25 tensors, but this model has`: func(f *safetensors.File) {
 			f.Tensors = append(f.Tensors, safetensors.Tensor{Name: "extra", Shape: []int{0}})
 		},
 		"is not finite": func(f *safetensors.File) { f.Tensors[0].Data[7] = float32(math.NaN()) },

@@ -151,20 +151,15 @@ func Decode(b []byte) (File, error) {
 func Check(f File, want []Tensor) error {
 	for _, w := range want {
 		t, ok := f.Tensor(w.Name)
-		if !ok {
-			return fmt.Errorf("tensor %q is missing", w.Name)
-		}
-		if !slices.Equal(t.Shape, w.Shape) {
-			return fmt.Errorf("tensor %q has shape %.80s, but this model needs %v", w.Name, fmt.Sprint(t.Shape), w.Shape)
+		if !ok || !slices.Equal(t.Shape, w.Shape) {
+			return fmt.Errorf("tensor %q is missing, or its shape is not %v", w.Name, w.Shape)
 		}
 		if i := slices.IndexFunc(t.Data, func(v float32) bool { return v-v != 0 }); i >= 0 {
 			return fmt.Errorf("tensor %q is not finite: element %d is %v", w.Name, i, t.Data[i])
 		}
 	}
-	for _, t := range f.Tensors {
-		if _, ok := (File{Tensors: want}).Tensor(t.Name); !ok {
-			return fmt.Errorf("tensor %.60q does not belong to this model", t.Name)
-		}
+	if len(f.Tensors) != len(want) {
+		return fmt.Errorf("there are %d tensors, but this model has %d", len(f.Tensors), len(want))
 	}
 	return nil
 }

@@ -119,9 +119,9 @@ func TestCheckErrorsNameTheTensor(t *testing.T) {
 		tensors []Tensor
 		want    string
 	}{
-		{[]Tensor{w}, `"b" is missing`},
-		{[]Tensor{w, b, {"x", []int{}, []float32{0}}}, `"x" does not belong`},
-		{[]Tensor{{"w", []int{1, 2}, w.Data}, b}, `"w" has shape [1 2], but this model needs [2]`},
+		{[]Tensor{w}, `"b" is missing, or`},
+		{[]Tensor{w, b, {"x", []int{}, []float32{0}}}, `there are 3 tensors, but this model has 2`},
+		{[]Tensor{{"w", []int{1, 2}, w.Data}, b}, `"w" is missing, or its shape is not [2]`},
 		{[]Tensor{{"w", []int{2}, []float32{1, float32(math.NaN())}}, b}, "element 1 is NaN"},
 		{[]Tensor{w, {"b", []int{}, []float32{float32(math.Inf(1))}}}, "element 0 is +Inf"},
 	} {
