@@ -133,6 +133,11 @@ func TestFoldersAreCheckedBeforeAnyWork(t *testing.T) {
 			t.Errorf("%s: status %d, stderr %q; want status %d and %q", c.args, status, stderr, c.status, c.stderr)
 		}
 	}
+	if runtime.GOOS == "linux" { // nobody can create files in the folder /proc
+		if _, stderr, status := gaussianCommand(ended, "-d", "1,2", "-out", "/proc"); status != 1 || !strings.Contains(stderr, "cannot write figures to the folder /proc: ") {
+			t.Errorf("a folder without write permission: status %d, stderr %q", status, stderr)
+		}
+	}
 	kept := files(t, ".")
 	if got := names(kept); !slices.Equal(got, []string{"figure1b.svg", "file", "new", "tempering.svg"}) || string(slices.Concat(kept["file"], kept["figure1b.svg"], kept["tempering.svg"])) != "keptkeptkept" {
 		t.Errorf("the folder contains %q", kept)

@@ -19,8 +19,8 @@ type figure[R any] func(rows []R) []byte
 
 // run prints the rows of an experiment and draws its figures, which have the given file names. The function compute
 // passes each row to print as soon as it is known, and ends if print returns an error. The function table returns the
-// lines of the table for the last element of rows. With -redraw, run reads the rows from a file instead. It creates the
-// folder of the figures first, so that most errors occur before training. Without -out, it never replaces a figure.
+// lines of the table for the last element of rows. With -redraw, run reads the rows from a file instead. Without -out, it
+// never replaces a figure.
 func run[R any](
 	o options, stdout, stderr io.Writer,
 	figures map[string]figure[R], table func(rows []R) string, compute func(print func(R) error) error,
@@ -31,10 +31,10 @@ func run[R any](
 			return fmt.Errorf("%s exists: choose a folder for the figures with -out (-out . replaces the figures in the current folder)", name)
 		}
 	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return fmt.Errorf("cannot write figures to the folder %s: %w; select another folder with -out", folder, err)
-	}
 	if len(names) > 0 {
+		if err := prepare(folder); err != nil {
+			return fmt.Errorf("cannot write figures to the folder %s: %w; select another folder with -out", folder, err)
+		}
 		fmt.Fprintf(stderr, "%s will be written to the folder %s\n", strings.Join(names, ", "), folder)
 	}
 	var rows []R
@@ -66,6 +66,19 @@ func run[R any](
 		fmt.Fprintf(stderr, "wrote %s\n", path)
 	}
 	return nil
+}
+
+// prepare creates a folder. It returns an error if files cannot be created in the folder, so that run fails before
+// training rather than after it.
+func prepare(folder string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	probe, err := os.MkdirTemp(folder, ".figure-*")
+	if err != nil {
+		return err
+	}
+	return os.Remove(probe)
 }
 
 // readRows reads a file with a JSON object for each row, the output of -json.
