@@ -39,7 +39,7 @@ type state[T linalg.Float] struct {
 	logJoint *ad.Var[T] // log p_θ(x, z) [1×B], or nil if the target is a ClosedForm
 }
 
-// evaluate returns the state with phase s. Only s.Z needs to be set.
+// evaluate returns the state with the phase s, whose Rho may be nil.
 func evaluate[T linalg.Float](target Target[T], s Phase[T]) state[T] {
 	gradU, logJoint := PotentialGradient(target, s.Z)
 	return state[T]{s, gradU, logJoint}
@@ -53,8 +53,8 @@ func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state
 	return s
 }
 
-// recomputed returns leapfrog(target, e, s) and keeps only the result on the tape. The recorded matrix stacks
-// z, ρ, ∇U(z) and log p_θ(x, z) vertically.
+// recomputed returns leapfrog(target, e, s), but the tape keeps only one matrix, which stacks z, ρ and ∇U(z), of
+// n = ℓ rows each, and log p_θ(x, z), of one row.
 func recomputed[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state[T] {
 	y, n := ad.Recomputed(func(v []*ad.Var[T]) *ad.Var[T] {
 		s := leapfrog(target, stepSize[T]{v[3], v[4]}, state[T]{Phase[T]{v[0], v[1]}, v[2], nil})
@@ -72,10 +72,10 @@ func (s state[T]) logJointOf(target Target[T]) *ad.Var[T] {
 	return logJointOf(target, s.Z)
 }
 
-// A stepSize holds ε and −ε/2, each [ℓ×1] or [ℓ×B].
+// A stepSize holds ε and −ε/2, each [ℓ×1].
 type stepSize[T linalg.Float] struct{ epsilon, minusHalf *ad.Var[T] }
 
-// stepSizeOf returns the step size of step k of K. It panics unless epsilon is [1×ℓ] or [K×ℓ] for z [ℓ×B].
+// stepSizeOf returns the step size of step k, from 1 to K. It panics unless epsilon is [1×ℓ] or [K×ℓ] for z [ℓ×B].
 func stepSizeOf[T linalg.Float](epsilon *ad.Var[T], k, K int, z *ad.Var[T]) stepSize[T] {
 	require(epsilon != nil, "the step size is nil for K = %d steps; it must be [1×%d]", K, z.Rows())
 	rows := epsilon.Rows()

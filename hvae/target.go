@@ -27,10 +27,10 @@ import (
 	"hvae/linalg"
 )
 
-// A Target is a joint density p_θ(x, z) as a function of z. It is the unnormalised posterior in Algorithm 1.
+// A Target is a joint density p_θ(x, z) as a function of z.
 type Target[T linalg.Float] interface {
-	// LogJoint returns log p_θ(x, z) [1×B] for the columns of z [ℓ×B]. Column j of the result must depend only on
-	// column j of z, because automatic differentiation computes the gradient of the sum over all columns.
+	// LogJoint returns log p_θ(x, z) [1×B] for the columns of z [ℓ×B], on the tape of z. The target holds x and θ. Column
+	// j of the result must depend only on column j of z, because ad.Grad differentiates the sum of all columns.
 	LogJoint(z *ad.Var[T]) *ad.Var[T]
 }
 
@@ -38,20 +38,19 @@ type Target[T linalg.Float] interface {
 // training needs automatic differentiation.
 type ClosedForm[T linalg.Float] interface {
 	Target[T]
-	// PotentialGradient returns ∇U_θ(z|x) = −∇ log p_θ(x, z) [ℓ×B].
+	// PotentialGradient returns ∇U_θ(z|x) = −∇ log p_θ(x, z) [ℓ×B], computed by operations on the tape of z.
 	PotentialGradient(z *ad.Var[T]) *ad.Var[T]
 }
 
-// PotentialGradient returns the gradient [ℓ×B] of the potential U_θ(z|x) = −log p_θ(x, z) with
-// respect to z. If the target is a ClosedForm, logJoint is nil. Otherwise, PotentialGradient
-// differentiates logJoint = log p_θ(x, z) [1×B] and returns it too.
+// PotentialGradient returns the gradient [ℓ×B] of the potential U_θ(z|x) = −log p_θ(x, z) with respect to z. Unless the
+// target is a ClosedForm, it differentiates logJoint = log p_θ(x, z) [1×B] and returns it, too; otherwise, logJoint is nil.
 func PotentialGradient[T linalg.Float](target Target[T], z *ad.Var[T]) (gradU, logJoint *ad.Var[T]) {
 	if t, ok := target.(ClosedForm[T]); ok {
 		gradU = t.PotentialGradient(z)
 		mustBe("the target's potential gradient", gradU, z, z.Rows())
 		return gradU, nil
 	}
-	if !z.Live() {
+	if !z.Live() { // ad.Grad cannot differentiate with respect to a constant
 		z = z.Tape().Leaf(z.Value)
 	}
 	logJoint = logJointOf(target, z)
