@@ -88,7 +88,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		if err != nil {
 			return err
 		}
-		images = eval.Images{Set: set, N: cmp.Or(f.limit, set.Test.Len()), Seed: f.seed, TrainSeed: c.Seed}
+		images = eval.Images{Set: set, N: cmp.Or(f.limit, set.Test.Len()), Seed: f.seed}
 		description = "test images of " + set.Name
 	}
 	e, err := eval.Evaluate(ctx, c, images, f.options, stderr)

@@ -69,7 +69,7 @@ func TestInvalidInputIsReportedOnOneLine(t *testing.T) {
 		{[]string{"eval", "-checkpoint", filepath.Join(model, stateFile), "-data", "synthetic"}, 1, `format is "hvae-mnist-state/3"`},
 		{[]string{"eval", "-checkpoint", checkpoint, "-data", few, "-limit", "7"}, 2, "there are 6 test images"},
 		{[]string{"eval", "-checkpoint", checkpoint, "-samples", "0"}, 2, "-samples"},
-		{[]string{"sample", "-checkpoint", checkpoint}, 2, "-o is missing"},
+		{[]string{"sample", "-checkpoint", checkpoint}, 2, "must end in .png"},
 		{[]string{"sample", "-checkpoint", checkpoint, "-o", filepath.Join(file, "x.png")}, 1, filepath.Join(file, "x.png") + ": "},
 		{[]string{"sample", "-checkpoint", checkpoint, "-o", "x.png", "-n", "10001"}, 2, "from 1 to 10000"},
 		{[]string{"reconstruct", "-checkpoint", filepath.Join(dir, "none"), "-o", "x.png"}, 1, "no such file"},

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"image"
 	"image/color"
@@ -38,13 +37,7 @@ func newPictureFlags(n int, count, seed string) *pictureFlags {
 	f := &pictureFlags{Flags: command.NewFlags()}
 	f.StringVar(&f.checkpoint, "checkpoint", "", "`file` of the model, or the folder of its run (required)")
 	f.Range(&f.n, "n", n, 1, 10_000, count)
-	f.Func("o", "`file` for the picture, a PNG (required)", func(name string) error {
-		if !strings.EqualFold(filepath.Ext(name), ".png") {
-			return errors.New("the picture is a PNG, so its name must end in .png")
-		}
-		f.out = name
-		return nil
-	})
+	f.StringVar(&f.out, "o", "", "`file` for the picture, a PNG (required)")
 	f.Uint64Var(&f.seed, "seed", 1, seed)
 	return f
 }
@@ -54,8 +47,8 @@ func (f *pictureFlags) readModel(args []string) (c model.Checkpoint, err error) 
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
-	if f.out == "" {
-		return c, command.UsageError("-o is missing: specify a PNG file to write")
+	if !strings.EqualFold(filepath.Ext(f.out), ".png") {
+		return c, command.UsageError("invalid value %q for flag -o: the picture is a PNG, so its name must end in .png", f.out)
 	}
 	return readCheckpoint(f.checkpoint)
 }

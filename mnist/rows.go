@@ -295,8 +295,9 @@ func (t *table) check(k task, metrics []model.Metrics, b []byte) (e evaluation, 
 	want, n := t.evaluation(k, metrics), len(metrics)
 	want.Settings, want.ELBOs, want.NLLs, want.Seconds, want.SHA256 = e.Settings, e.ELBOs, e.NLLs, e.Seconds, e.SHA256
 	// Package json ignores missing fields and decodes null as 0, so compare the file with an encoding.
-	if err != nil || !bytes.Equal(want.encode(), b) || len(e.ELBOs) != len(e.NLLs) || len(e.NLLs) < t.Runs || e.SHA256 != "" && e.SHA256 != e.digest(metrics) ||
-		model.Ended(metrics, t.Epochs, t.Patience) == "" || model.Ended(metrics[:n-1], t.Epochs, t.Patience) != "" || metrics[n-1].Rate != 0 {
+	whole := err == nil && bytes.Equal(want.encode(), b) && (e.SHA256 == "" || e.SHA256 == e.digest(metrics))
+	ended := model.Ended(metrics, t.Epochs, t.Patience) != "" && model.Ended(metrics[:n-1], t.Epochs, t.Patience) == ""
+	if !whole || !ended || metrics[n-1].Rate != 0 || len(e.ELBOs) != len(e.NLLs) || len(e.NLLs) < t.Runs {
 		return e, errors.New("is damaged, or does not match this table and the metrics of the run")
 	}
 	e.ELBOs, e.NLLs = e.ELBOs[:t.Runs], e.NLLs[:t.Runs] // they do not depend on the number of further results

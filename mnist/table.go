@@ -53,7 +53,7 @@ type protocol struct {
 
 // makeTable runs the table command.
 func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	t := &table{stdout: stdout, stderr: stderr, number: -1}
+	t := &table{stdout: stdout, stderr: stderr}
 	if err := t.flags().Parse(args); err != nil {
 		return err
 	}
@@ -82,11 +82,7 @@ func (t *table) flags() *command.Flags {
 		return row, err
 	})
 	command.List(f, &t.seeds, "seeds", "`seeds` of each row, separated by commas (default the paper's: 85547 and 12345, and 98765 for some rows)", func(s string) (uint64, error) {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("a seed must be a whole number, not %q", s)
-		}
-		return seed, nil
+		return strconv.ParseUint(s, 10, 64)
 	})
 	f.Range(&t.Epochs, "epochs", 2000, 1, 1_000_000, "maximum `number` of epochs")
 	f.Count(&t.Patience, "patience", 100, 1, "stop after this `number` of epochs without a better validation ELBO")
@@ -96,12 +92,7 @@ func (t *table) flags() *command.Flags {
 	f.Count(&t.Runs, "runs", 3, 1, "`number` of evaluations of each run, each with freshly binarised images; ± is the standard\ndeviation over evaluations")
 	dataFlag(f, &t.folder)
 	f.BoolVar(&t.listOnly, "list", false, "only list the runs and their status: done, running or open")
-	f.Func("task", "train and evaluate only the run with this `number` in the output of -list", func(s string) (err error) {
-		if t.number, err = strconv.Atoi(s); err != nil || t.number < 0 {
-			return errors.New("it must be a number in the output of -list")
-		}
-		return nil
-	})
+	f.IntVar(&t.number, "task", -1, "train and evaluate only the run with this `number` in the output of -list; -1 for all runs")
 	f.BoolVar(&t.asJSON, "json", false, "print a JSON object on each line: one for each finished run, then one for each row")
 	return f
 }
@@ -144,7 +135,7 @@ func (t *table) open() (err error) {
 // negative. It prints the result of each run, and at the end the table. It skips runs that
 // another process trains.
 func (t *table) run(ctx context.Context) error {
-	if t.number >= len(t.tasks) {
+	if t.number < -1 || t.number >= len(t.tasks) {
 		return command.UsageError("invalid value %d for flag -task: it must be from 0 to %d", t.number, len(t.tasks)-1)
 	}
 	var failed []string

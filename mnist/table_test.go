@@ -207,7 +207,7 @@ func TestListAndTask(t *testing.T) {
 	if stdout, _ = mustRun(t, tinyTable(out, "-task", "1")...); !strings.HasPrefix(stdout, "hvae-k1-none-85547  epochs 1  ELBO -") {
 		t.Errorf("-task 1 of a finished run prints %q", stdout)
 	}
-	for _, task := range []string{"4", "-1", "x"} {
+	for _, task := range []string{"4", "-2", "x"} {
 		mustFail(t, 2, tinyTable(out, "-task", task), "for flag -task: ")
 	}
 	// Run 0 is running, run 1 is done, run 2 was interrupted, and the result of run 3 is damaged.

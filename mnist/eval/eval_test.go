@@ -43,8 +43,8 @@ func TestStepSizesAreTunedOnValidationImages(t *testing.T) {
 		Train: data.Images{Pixels: bytes.Repeat([]byte{255}, 120*data.Side*data.Side)},
 		Test:  data.Images{Pixels: make([]byte, 120*data.Side*data.Side)},
 	}
-	m := Images{Set: &set, N: 2, Seed: 1, TrainSeed: 1}
-	tuning := m.drawForTuning(t.Context(), model.Checkpoint{})
+	m := Images{Set: &set, N: 2, Seed: 1}
+	tuning := m.drawForTuning(t.Context(), model.Checkpoint{Seed: 1})
 	evaluated, _ := m.draw(t.Context(), model.Checkpoint{}, 0)
 	if tuning.Cols != 16 || slices.Min(tuning.Data) != 1 || evaluated.Cols != 2 || slices.Max(evaluated.Data) != 0 {
 		t.Errorf("%d images for tuning and %d for the evaluation, want 16 white and 2 black images", tuning.Cols, evaluated.Cols)

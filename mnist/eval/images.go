@@ -17,10 +17,6 @@ type Images struct {
 	Set  *data.Set // evaluate the first N test images of this dataset; if nil, N images drawn from the model
 	N    int
 	Seed uint64 // seed of the binarisation and the noise
-
-	// TrainSeed is the seed of the training run, which determines the validation images. The step sizes of
-	// annealed importance sampling are tuned on validation images.
-	TrainSeed uint64
 }
 
 // draw returns the binary images x [784×n] of a run. If the images are drawn from the model, draw also returns
@@ -36,14 +32,15 @@ func (m *Images) draw(ctx context.Context, c model.Checkpoint, run int) (x, z li
 	return binarise(m.Set.Test, indices, m.stream("mnist eval pixels", run)), z
 }
 
-// drawForTuning returns other binary images, on which step sizes are tuned.
+// drawForTuning returns other binary images, on which the step sizes of annealed importance sampling are tuned. For a
+// dataset, they are validation images of the training run.
 func (m *Images) drawForTuning(ctx context.Context, c model.Checkpoint) linalg.Matrix[float32] {
 	const n = 16
 	if m.Set == nil {
 		x, _ := Simulate(ctx, c, n, m.stream("mnist ais tuning simulated"))
 		return x
 	}
-	_, validation := data.Split(m.Set.Train, m.TrainSeed)
+	_, validation := data.Split(m.Set.Train, c.Seed)
 	return binarise(m.Set.Train, validation[:min(n, len(validation))], m.stream("mnist ais tuning pixels"))
 }
 
