@@ -152,8 +152,8 @@ func BenchmarkLeapfrog(b *testing.B) {
 	report(b, 2*100*2*2*generator)
 }
 
-// BenchmarkEvaluate measures importance sampling, which estimates the evidence of n simulated images on n
-// cores, with 1,000 samples for each image.
+// BenchmarkEvaluate measures estimating the evidence of n simulated images on n cores by importance sampling, with
+// 1,000 samples for each image.
 func BenchmarkEvaluate(b *testing.B) {
 	for _, m := range []struct {
 		name  string
@@ -175,8 +175,8 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 }
 
-// BenchmarkAnnealing measures annealed importance sampling, which estimates the evidence of one image per
-// core, with 48 chains per image and nine transitions per chain. Each transition computes five gradients of
+// BenchmarkAnnealing measures estimating the evidence of one image per core by annealed importance sampling,
+// with 48 chains per image and nine transitions per chain. Each transition computes five gradients of
 // the potential energy.
 func BenchmarkAnnealing(b *testing.B) {
 	c := mnist.Checkpoint{Config: vae(), Params: mnist.NewParams[float32](vae(), -2, 1)}

@@ -81,7 +81,7 @@ func prepare(folder string) error {
 	return os.Remove(probe)
 }
 
-// readRows reads a file with a JSON object for each row, the output of -json.
+// readRows reads a file that was written with -json and contains one JSON object for each row.
 func readRows[R any](name string) (rows []R, err error) {
 	b, err := os.ReadFile(name)
 	if err != nil {

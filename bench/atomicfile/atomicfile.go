@@ -22,10 +22,10 @@ func Write(name string, data []byte) error {
 	return WriteIn(root, "", filepath.Base(name), data)
 }
 
-// WriteIn replaces the contents of a regular file in a folder, or creates the file. It writes the data to
-// the file named temporary in the same folder, syncs this file and renames it. After a crash, the named file
-// has either the old or the new contents, and the temporary file may remain. WriteIn overwrites an existing
-// temporary file. If temporary is "", it uses a random name, so that concurrent calls do not collide.
+// WriteIn replaces the contents of a regular file in a folder, or creates the file. It writes the data to a
+// temporary file in the same folder, syncs this file and renames it. After a crash, the file has either the old or
+// the new contents, and the temporary file may remain. The argument temporary is the name of the temporary file,
+// which WriteIn overwrites. If it is "", WriteIn uses a random name, so that concurrent calls do not collide.
 func WriteIn(root *os.Root, temporary, name string, data []byte) error {
 	path := filepath.Join(root.Name(), name)
 	if s, err := root.Lstat(name); err == nil && !s.Mode().IsRegular() {

@@ -39,7 +39,7 @@ func TestWriteReplacesTheFileOrKeepsItsContents(t *testing.T) {
 	}
 }
 
-// A folder that is moved keeps its files, and a new folder at its old path gets none.
+// If the folder is moved, WriteIn must write to the moved folder, and not to a new folder at the old path.
 func TestWriteInFollowsAFolderThatMoves(t *testing.T) {
 	parent := t.TempDir()
 	path, moved := filepath.Join(parent, "run"), filepath.Join(parent, "moved")
@@ -68,7 +68,7 @@ func TestWriteInFollowsAFolderThatMoves(t *testing.T) {
 	if b, err := ReadIn(root, "state"); err != nil || string(b) != "new" {
 		t.Errorf("ReadIn returns %q (error %v), want the new contents", b, err)
 	}
-	// After the folder is removed, WriteIn must fail without a trace of the temporary name.
+	// After the folder is removed, WriteIn must fail, and its error must not mention the temporary name.
 	if err := os.RemoveAll(moved); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"hvae/linalg"
 )
 
-// A Program is a map from names to commands. A program without subcommands has one command named "".
+// A Program is a set of named commands. A program without subcommands has one command named "".
 type Program struct {
 	Name     string // name of the program in error messages and in the usage
 	About    string // one or more sentences for the usage
@@ -51,7 +51,7 @@ func (p Program) Main() {
 	os.Exit(p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// A signalError is the cause of a context that a signal has cancelled. It wraps context.Canceled.
+// A signalError is the cause of the cancellation of a context by a signal. It wraps context.Canceled.
 type signalError syscall.Signal
 
 func (s signalError) Error() string {

@@ -46,7 +46,7 @@ func NewHVAE(data Data, K int, tempering string) *Method {
 }
 
 // Temperature returns the current β₀ = 1/s², where s is the standard deviation of the initial momentum of HVAE, and
-// s·Π α_k, which is 1 unless the tempering is untied. For other methods, it returns 0.
+// s·Π α_k, which is 1 unless the tempering is untied. For other methods, both results are 0.
 func (m *Method) Temperature() (beta0, volume float64) {
 	if m.Tempering == nil {
 		return 0, 0
