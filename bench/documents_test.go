@@ -82,8 +82,8 @@ func TestTestsAndFilesNamedInDocumentsExist(t *testing.T) {
 	}
 }
 
-// The numbers in README.md are from the measurements in results/zen4.txt. Only the table of times on up to 16
-// processors is from results/xeon16.txt.
+// The numbers in README.md are from the measurements in results/zen4.txt. Only the times on 16 processors
+// are from results/xeon16.txt.
 func TestREADMEMatchesTheMeasurements(t *testing.T) {
 	zen, xeon := read(t, "results/zen4.txt"), read(t, "results/xeon16.txt")
 	simd, plain, ok := strings.Cut(zen, "$ HVAE_SIMD=none")
@@ -151,12 +151,9 @@ func TestREADMEMatchesTheMeasurements(t *testing.T) {
 	slow, _ := ms(plain, "BenchmarkGEMM/1024x1024x1024-2")
 	fast, _ := ms(simd, "BenchmarkGEMM/1024x1024x1024-2")
 	contains("Plain Go takes %.0f times as long", slow/fast)
-	for name, row := range map[string]string{"VAE": "VAE", "HVAE-K5": "HVAE, K = 5"} {
-		line := "| " + row + " |"
-		for _, processors := range []string{"", "-2", "-4", "-8", "-16"} {
-			least, _ := ms(xeon, "BenchmarkTrainStep/"+name+processors)
-			line += fmt.Sprintf(" %.1f ms |", least)
-		}
-		contains("%s", line)
+	for _, name := range []string{"HVAE-K5", "VAE"} {
+		two, _ := ms(xeon, "BenchmarkTrainStep/"+name+"-2")
+		sixteen, _ := ms(xeon, "BenchmarkTrainStep/"+name+"-16")
+		contains("%.1f instead of %.1f ms", sixteen, two)
 	}
 }
