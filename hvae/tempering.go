@@ -21,7 +21,8 @@ import (
 //	log p_θ(x) − ELBO ≥ ℓ(exp(ΔH/ℓ) − 1) − ΔH,
 //
 // because among all densities of one entropy, a copy of N that is scaled by exp(ΔH/2ℓ) has the smallest
-// Kullback-Leibler divergence from a normal density N. UntiedTempering frees s, and the limit disappears.
+// Kullback-Leibler divergence from a normal density N. If q⁰ and the posterior are products over dimensions, so is the
+// flow, and the limit holds for each dimension. UntiedTempering frees s, and the limit disappears.
 type Tempering[T linalg.Float] struct {
 	alpha      *ad.Var[T] // α₁ … α_K, [K×1], or [K×ℓ] with one element per dimension; nil if α_k = 1
 	momentumSD *ad.Var[T] // s, [1×1], or [1×ℓ] with one element per dimension; nil if s = 1

@@ -363,4 +363,11 @@ func TestTiedLimit(t *testing.T) {
 			t.Errorf("the limit is %v, want %v", c.got, c.want)
 		}
 	}
+	sum := 0.0 // of the limits of the dimensions, for the true σ
+	for _, sigma := range Truth(50).Sigma {
+		sum += Data{N: 10_000}.TiedLimit(Theta{Sigma: []float64{sigma}})
+	}
+	if got := math.Round(sum); got != 20163 {
+		t.Errorf("for d = 50, the limits of the dimensions add up to %v, but the README says 20,163", got)
+	}
 }
