@@ -63,7 +63,7 @@ func (c Checkpoint) File() safetensors.File {
 // p̂_θ(x) = p_θ(x, z₀)/q(z₀|x).
 func (c Checkpoint) WithoutFlow() Checkpoint {
 	c.Config = Config{Kind: c.Config.Kind, Tempering: "none", Latent: c.Config.Latent}
-	c.Params = c.Params[:len(new(Network[float32]).specs(c.Config))] // the flow's parameters are the last
+	c.Params = c.Params[:len(specs(c.Config))] // the flow's parameters are the last
 	return c
 }
 
@@ -110,17 +110,16 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	// Damaged metadata may describe a huge model, so check that the file contains the parameters
 	// before allocating memory for them.
 	var want []safetensors.Tensor
-	specs := new(Network[float32]).specs(c.Config)
-	for _, s := range specs {
-		want = append(want, safetensors.Tensor{Name: s.Name, Shape: s.Shape})
+	for _, s := range specs(c.Config) {
+		want = append(want, safetensors.Tensor{Name: s.name, Shape: s.shape})
 	}
 	if err := safetensors.Check(f, want); err != nil {
 		return c, err
 	}
-	for _, s := range specs {
-		s.allocate()
-		s.restore(f, "", s.Value.Data)
-		c.Params = append(c.Params, s.Param)
+	for _, s := range specs(c.Config) {
+		p := newParam[float32](s)
+		p.restore(f, "", p.Value.Data)
+		c.Params = append(c.Params, p)
 	}
 	return c, nil
 }

@@ -14,10 +14,6 @@ type Network[T linalg.Float] struct {
 	config  Config
 	encoder struct{ conv1, conv2, conv3, hidden, mean, std layer[T] }
 	decoder[T]
-
-	// Unconstrained parameters of the flow. A parameter that the model lacks is nil.
-	stepSizeLogit, alphaLogit, logMomentumSD, logTemperature *ad.Var[T]
-
 	flow hvae.Flow[T] // without a target
 }
 
@@ -31,22 +27,23 @@ type decoder[T linalg.Float] struct{ hidden, expand, deconv1, deconv2, deconv3 l
 // until the tape of vars is reset.
 func NewNetwork[T linalg.Float](c Config, vars []*ad.Var[T]) *Network[T] {
 	n := &Network[T]{config: c}
-	specs := n.specs(c)
-	for i, v := range vars {
-		*specs[i].field = v
+	e, d := &n.encoder, &n.decoder
+	layers := []*layer[T]{&e.conv1, &e.conv2, &e.conv3, &e.hidden, &e.mean, &e.std, &d.hidden, &d.expand, &d.deconv1, &d.deconv2, &d.deconv3}
+	for i, l := range layers {
+		*l = layer[T]{vars[2*i], vars[2*i+1]}
 	}
-	n.flow.K = c.K
-	if n.stepSizeLogit != nil {
-		n.flow.StepSize = hvae.Constrain(n.stepSizeLogit, 0, maxEps)
+	if n.flow.K = c.K; c.K == 0 {
+		return n
 	}
-	if n.logTemperature != nil {
-		n.flow.Tempering = hvae.FixedTempering(c.K, hvae.Constrain(n.logTemperature, 1, math.Inf(1)))
-	}
-	if n.alphaLogit != nil {
-		alpha := hvae.Constrain(n.alphaLogit, 0, 1)
-		if n.flow.Tempering = hvae.FreeTempering(alpha); n.logMomentumSD != nil {
-			n.flow.Tempering = hvae.UntiedTempering(alpha, hvae.Constrain(n.logMomentumSD, 0, math.Inf(1)))
-		}
+	flow := vars[2*len(layers):]
+	n.flow.StepSize = hvae.Constrain(flow[0], 0, maxEps)
+	switch c.Tempering {
+	case "fixed":
+		n.flow.Tempering = hvae.FixedTempering(c.K, hvae.Constrain(flow[1], 1, math.Inf(1)))
+	case "free":
+		n.flow.Tempering = hvae.FreeTempering(hvae.Constrain(flow[1], 0, 1))
+	case "untied":
+		n.flow.Tempering = hvae.UntiedTempering(hvae.Constrain(flow[1], 0, 1), hvae.Constrain(flow[2], 0, math.Inf(1)))
 	}
 	return n
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"hvae/ad"
 	"hvae/conv"
 	"hvae/hvae"
 	"hvae/linalg"
@@ -31,46 +30,46 @@ type layout struct {
 	i, j int
 }
 
-// A spec describes a parameter. The parameter has no Value before allocate is called.
-type spec[T linalg.Float] struct {
-	Param[T]
-	field        **ad.Var[T] // field of the network that holds the parameter
-	mean, spread float64     // mean and standard deviation of the initial elements
+// A spec describes a parameter.
+type spec struct {
+	name  string
+	shape []int
+	layout
+	mean, spread float64 // mean and standard deviation of the initial elements
 }
 
 // specs returns the descriptions of the parameters of a model, in the order of a checkpoint.
-func (n *Network[T]) specs(c Config) (all []spec[T]) {
-	add := func(field **ad.Var[T], name string, l layout, mean, spread float64, shape ...int) {
-		all = append(all, spec[T]{Param[T]{&hvae.Param[T]{Name: name}, shape, l}, field, mean, spread})
+func specs(c Config) (all []spec) {
+	add := func(name string, l layout, mean, spread float64, shape ...int) {
+		all = append(all, spec{name, shape, l, mean, spread})
 	}
 	spread := func(in, out int) float64 { return 1 / math.Sqrt(float64(in+out)) }
-	dense := func(name string, l *layer[T], weights, biases layout, out, in int) {
-		add(&l.weight, name+".weight", weights, 0, spread(in, out), out, in)
-		add(&l.bias, name+".bias", biases, 0, 0, out)
+	dense := func(name string, weights, biases layout, out, in int) {
+		add(name+".weight", weights, 0, spread(in, out), out, in)
+		add(name+".bias", biases, 0, 0, out)
 	}
 	// PyTorch's weights have the shape (out, in, 5, 5) for a convolution and (in, out, 5, 5) for a
 	// transposed convolution, so the shape is the same for a convolution g and its transpose.
-	convolution := func(name string, l *layer[T], g conv.Geometry, channels int) {
+	convolution := func(name string, g conv.Geometry, channels int) {
 		// The matrix is [(ky, kx, b) × a] for a tensor (a, b, ky, kx), where a and b are channels.
 		kernel := layout{[3]int{g.OutC, g.InC, g.KernelH * g.KernelW}, 0, 2}
-		add(&l.weight, name+".weight", kernel, 0, spread(g.In(), g.Out()), g.OutC, g.InC, g.KernelH, g.KernelW)
-		add(&l.bias, name+".bias", layout{}, 0, 0, channels)
+		add(name+".weight", kernel, 0, spread(g.In(), g.Out()), g.OutC, g.InC, g.KernelH, g.KernelW)
+		add(name+".bias", layout{}, 0, 0, channels)
 	}
 	// Rows or columns of dense layers next to a convolution are (pixel, channel), in the tensor (channel, pixel).
 	const area = code / channels
 	plain := layout{}
-	e, d := &n.encoder, &n.decoder
-	convolution("encoder.conv1", &e.conv1, conv1, conv1.OutC)
-	convolution("encoder.conv2", &e.conv2, conv2, conv2.OutC)
-	convolution("encoder.conv3", &e.conv3, conv3, conv3.OutC)
-	dense("encoder.hidden", &e.hidden, layout{[3]int{hidden, channels, area}, 1, 2}, plain, hidden, code)
-	dense("encoder.mean", &e.mean, plain, plain, c.Latent, hidden)
-	dense("encoder.std", &e.std, plain, plain, c.Latent, hidden)
-	dense("decoder.hidden", &d.hidden, plain, plain, hidden, c.Latent)
-	dense("decoder.expand", &d.expand, layout{[3]int{channels, area, hidden}, 0, 1}, layout{[3]int{channels, area, 1}, 0, 1}, code, hidden)
-	convolution("decoder.deconv1", &d.deconv1, conv3, conv3.InC)
-	convolution("decoder.deconv2", &d.deconv2, conv2, conv2.InC)
-	convolution("decoder.deconv3", &d.deconv3, conv1, conv1.InC)
+	convolution("encoder.conv1", conv1, conv1.OutC)
+	convolution("encoder.conv2", conv2, conv2.OutC)
+	convolution("encoder.conv3", conv3, conv3.OutC)
+	dense("encoder.hidden", layout{[3]int{hidden, channels, area}, 1, 2}, plain, hidden, code)
+	dense("encoder.mean", plain, plain, c.Latent, hidden)
+	dense("encoder.std", plain, plain, c.Latent, hidden)
+	dense("decoder.hidden", plain, plain, hidden, c.Latent)
+	dense("decoder.expand", layout{[3]int{channels, area, hidden}, 0, 1}, layout{[3]int{channels, area, 1}, 0, 1}, code, hidden)
+	convolution("decoder.deconv1", conv3, conv3.InC)
+	convolution("decoder.deconv2", conv2, conv2.InC)
+	convolution("decoder.deconv3", conv1, conv1.InC)
 	if c.K == 0 {
 		return all
 	}
@@ -79,15 +78,15 @@ func (n *Network[T]) specs(c Config) (all []spec[T]) {
 		rows = c.K
 	}
 	eps, alpha := cmp.Or(c.Eps, 0.2), cmp.Or(c.Alpha, 0.9)
-	add(&n.stepSizeLogit, "flow.step_size_logit", plain, hvae.Unconstrain(eps, 0, maxEps), 0, rows, c.Latent)
+	add("flow.step_size_logit", plain, hvae.Unconstrain(eps, 0, maxEps), 0, rows, c.Latent)
 	switch c.Tempering {
 	case "free", "untied":
-		add(&n.alphaLogit, "flow.alpha_logit", plain, hvae.Unconstrain(alpha, 0, 1), 0, c.K)
+		add("flow.alpha_logit", plain, hvae.Unconstrain(alpha, 0, 1), 0, c.K)
 		if c.Tempering == "untied" {
-			add(&n.logMomentumSD, "flow.log_momentum_sd", plain, -float64(c.K)*math.Log(alpha), 0, 1)
+			add("flow.log_momentum_sd", plain, -float64(c.K)*math.Log(alpha), 0, 1)
 		}
 	case "fixed":
-		add(&n.logTemperature, "flow.log_temperature", plain, hvae.Unconstrain(math.Sqrt(1.5), 1, math.Inf(1)), 0, 1)
+		add("flow.log_temperature", plain, hvae.Unconstrain(math.Sqrt(1.5), 1, math.Inf(1)), 0, 1)
 	}
 	return all
 }
@@ -98,16 +97,15 @@ func (n *Network[T]) specs(c Config) (all []spec[T]) {
 // flow starts with ε = 0.2 and, depending on the tempering, 1/β₀ = 1.5 (fixed), or α_k = 0.9 (free and untied) with
 // the momentum's standard deviation s = Π 1/α_k (untied). Config.Eps and Config.Alpha change ε and α_k.
 func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) (ps []Param[T]) {
-	for _, s := range new(Network[T]).specs(c) {
-		if s.Name == "decoder.deconv3.bias" {
+	for _, s := range specs(c) {
+		if s.name == "decoder.deconv3.bias" {
 			s.mean = outputBias
 		}
-		s.allocate()
-		rng := random.Stream(seed, "mnist start "+s.Name)
-		for i := range s.Value.Data {
-			s.Value.Data[i] = T(s.mean + s.spread*rng.NormFloat64())
+		p, rng := newParam[T](s), random.Stream(seed, "mnist start "+s.name)
+		for i := range p.Value.Data {
+			p.Value.Data[i] = T(s.mean + s.spread*rng.NormFloat64())
 		}
-		ps = append(ps, s.Param)
+		ps = append(ps, p)
 	}
 	return ps
 }
@@ -160,16 +158,16 @@ func FlowOf(params []Param[float32]) (f Flow) {
 	return f
 }
 
-// allocate sets the Value of the parameter to a matrix of zeros.
-func (p Param[T]) allocate() {
-	rows, cols := p.Shape[0], 1
-	for _, n := range p.Shape[1:] {
+// newParam returns a parameter whose elements are zero.
+func newParam[T linalg.Float](s spec) Param[T] {
+	rows, cols := s.shape[0], 1
+	for _, n := range s.shape[1:] {
 		cols *= n
 	}
-	if p.layout.j-p.layout.i == 2 { // the first axis becomes the last
+	if s.j-s.i == 2 { // the first axis becomes the last
 		rows, cols = cols, rows
 	}
-	p.Value = linalg.New[T](rows, cols)
+	return Param[T]{&hvae.Param[T]{Name: s.name, Value: linalg.New[T](rows, cols)}, s.shape, s.layout}
 }
 
 // Order returns the index in Value.Data of each element of the tensor, whose elements are in row-major order.
