@@ -51,7 +51,7 @@ func TestInvalidInputIsReportedOnOneLine(t *testing.T) {
 		{tiny(dir, "-K", "1.5"), 2, "for flag -K"},
 		{tiny(dir, "-lr", "-1"), 2, "positive"},
 		{tiny(dir, "-epochs", "0"), 2, "-epochs and -patience must be from 1 to"},
-		{tiny(dir, "-resume"), 1, "cannot resume a run in " + dir + ": there is no " + stateFile},
+		{tiny(dir, "-resume"), 1, "cannot resume: " + filepath.Join(dir, stateFile) + ": no such file"},
 		{tiny(file), 1, "cannot create the folder " + file + ": not a directory"},
 		{tiny(model), 1, "already contains state.safetensors of a run"},
 		{[]string{"train", "-data", file, "-out", filepath.Join(dir, "x")}, 1, file},

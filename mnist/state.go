@@ -81,11 +81,11 @@ type state struct {
 	weights safetensors.File
 }
 
-// readState reads the state of the run. If there is no state, it returns nil.
+// readState reads the state of the run. If there is no state, the error wraps fs.ErrNotExist.
 func (f *folder) readState() (*state, error) {
 	b, err := atomicfile.ReadIn(f.Root, stateFile)
 	if err != nil {
-		return nil, unlessMissing(err)
+		return nil, err
 	}
 	s, err := decodeState(b)
 	if err != nil {

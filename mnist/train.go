@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"hvae/bench/atomicfile"
 	"hvae/bench/command"
@@ -61,15 +62,16 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var old *state
 	var err error
 	if resume {
+		name := filepath.Join(out, stateFile)
+		if _, err := os.Stat(name); err != nil {
+			return fmt.Errorf("cannot resume: %w", atomicfile.Named(name, err))
+		}
 		if f, err = lockFolder(os.OpenRoot(out)); err != nil {
 			return err
 		}
 		defer f.close()
 		if old, err = f.readState(); err != nil {
 			return err
-		}
-		if old == nil {
-			return fmt.Errorf("cannot resume a run in %s: there is no %s", out, stateFile)
 		}
 		s = old.Settings
 		if err := flags.Parse(args); err != nil { // replace the stored settings by the flags on the command line
