@@ -184,12 +184,10 @@ func (r *trainingRun) check(f *folder) error {
 			return fmt.Errorf("%s already contains %s of a run: continue it with -resume, or choose another folder with -out", f.Name(), file)
 		}
 	}
-	for file, own := range map[string]func(b []byte) bool{
-		metricsFile: func(b []byte) bool { return bytes.HasPrefix(encodeMetrics(r.Metrics), b) },
-		modelFile:   r.wrote,
-	} {
+	own := []func(b []byte) bool{func(b []byte) bool { return bytes.HasPrefix(encodeMetrics(r.Metrics), b) }, r.wrote}
+	for i, file := range []string{metricsFile, modelFile} {
 		b, err := atomicfile.ReadIn(f.Root, file)
-		if err == nil && !own(b) {
+		if err == nil && !own[i](b) {
 			err = fmt.Errorf("%s is damaged, or is not from the same run as %s: put back the state of this run, or move %[3]s away to write it again from the state",
 				filepath.Join(f.Name(), file), stateFile, file)
 		}
