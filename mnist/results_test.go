@@ -94,8 +94,8 @@ func TestTablesInTheREADMEMatchTheResults(t *testing.T) {
 			t.Errorf("results/README.md lacks the line\n%s", line)
 		}
 	}
-	// columns returns the columns of a table that show the number of seeds of a row, its ELBO, its NLL and its
-	// difference from the VAE.
+	// columns returns four columns of a row of the table: the number of seeds, the ELBO, the NLL and the difference
+	// from the VAE.
 	columns := func(s *summary) string {
 		if s == nil { // the paper lacks the row
 			return " – | – | – | – |"
@@ -171,7 +171,8 @@ func openRun(t *testing.T, table *table, k task) *os.Root {
 	return root
 }
 
-// A result whose values are missing, not numbers, of the wrong number or of another run must be refused.
+// A result must be refused if values are missing or are not numbers, if there are too many or too few, or if they belong
+// to another run.
 func TestDamagedResultsAreRefused(t *testing.T) {
 	table := stored(t, "full")
 	k := table.tasks[0]

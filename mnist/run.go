@@ -38,9 +38,9 @@ type trainingRun struct {
 	sum    float64 // training ELBO, summed over these images
 }
 
-// newRun returns a new run or, if old is not nil, the run with this state, whose settings may differ in those
-// that do not affect past epochs. It returns an error if the settings do not fit the dataset, or if the state
-// is from other images.
+// newRun returns a new run or, if old is not nil, resumes the run with this state. The settings may then differ from
+// the settings in old, but only in ways that do not affect past epochs. newRun returns an error if the settings do not
+// fit the dataset, or if the state is from other images.
 func newRun(s model.Settings, set data.Set, old *state) (*trainingRun, error) {
 	s.Data = set.Folder // so that a resumed run finds the images with another working directory or $HVAE_MNIST
 	r := &trainingRun{state: state{Settings: s, Data: set.Name, DataSHA256: set.SHA256()}, resumed: old != nil, set: set}

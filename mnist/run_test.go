@@ -140,7 +140,7 @@ func TestANewRunKeepsExistingFiles(t *testing.T) {
 	}
 }
 
-// After a failed write, the run must resume and write the same files. All other files follow from the state.
+// After a failed write, the run must resume and write the same files. All other files can be written again from the state.
 func TestAFailedWriteLosesNothing(t *testing.T) {
 	whole := t.TempDir()
 	mustRun(t, tiny(whole, "-epochs", "3")...)

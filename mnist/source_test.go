@@ -9,7 +9,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// All files of a run on other images than MNIST contain the name of the images, and eval notes that a model was
+// All files of a run on images other than MNIST contain the name of the dataset, and eval notes that a model was
 // trained on other images.
 func TestRunsAndEvaluationsNameTheirImages(t *testing.T) {
 	folder, out := ownImages(t, 90, 7), filepath.Join(t.TempDir(), "run")

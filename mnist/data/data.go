@@ -77,7 +77,7 @@ func Load(ctx context.Context, folder string, log func(string)) (Set, error) {
 	return load(ctx, folder, mnistFiles, log)
 }
 
-// load returns the images in a folder. The arguments files describe the MNIST files.
+// load returns the images in a folder. The argument files describes the two MNIST files.
 func load(ctx context.Context, folder string, files [2]file, log func(string)) (set Set, err error) {
 	if set.Folder, err = filepath.Abs(folder); err != nil {
 		return Set{}, err

@@ -140,7 +140,7 @@ func hang(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A download must write either the original file or nothing, and no folder for nothing.
+// A download must write either the original file or nothing. If it writes nothing, it must not create the folder either.
 func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 	contents := idx(9)
 	sent, wrong := compressed(contents), slices.Clone(contents)

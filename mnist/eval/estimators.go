@@ -88,10 +88,10 @@ func (a Annealing) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix
 //	z given   −log mean 1/p̂_θ(x), an upper bound
 //
 // The means are over the chains of an image. If given, z [ℓ×n] must contain exact draws from the posterior,
-// where the chains start. Bound also returns the mean acceptance rate of the kernels, or NaN if Steps is 1.
+// from which the chains start. Bound also returns the mean acceptance rate of the kernels, or NaN if Steps is 1.
 //
 // Each chain draws its random numbers from stream(image, chain). The chains run in blocks on all cores. After
-// each block, Bound calls done with the number of chains in the block. The memory does not depend on Steps. If ctx
+// each block, Bound calls done with the number of chains in the block. Memory use does not depend on Steps. If ctx
 // is done, the results are incomplete.
 func (a Annealing) Bound(ctx context.Context, c model.Checkpoint, stepSizes []float64, x, z linalg.Matrix[float32],
 	stream func(imageAndChain ...int) *rand.Rand, done func(chains int)) (bounds []float64, acceptance float64) {

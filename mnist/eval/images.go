@@ -52,7 +52,7 @@ func (m *Images) stream(purpose string, prefix ...int) func(index ...int) *rand.
 	}
 }
 
-// binarise returns binary images [784×n] of the images with the given indices.
+// binarise draws a binary image for each of the given indices. It returns these images [784×n].
 func binarise(images data.Images, indices []int, stream func(image ...int) *rand.Rand) linalg.Matrix[float32] {
 	x := linalg.New[float32](data.Side*data.Side, len(indices))
 	for j, i := range indices {

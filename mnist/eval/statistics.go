@@ -8,8 +8,8 @@ import (
 	"hvae/linalg"
 )
 
-// A Number is a statistic. NaN means that it is undefined, such as the standard deviation of a single value. In
-// JSON, it is then null.
+// A Number is a statistic. It is NaN if it is undefined, like the standard deviation of a single value. NaN is encoded
+// as null in JSON.
 type Number float64
 
 func (n Number) MarshalJSON() ([]byte, error) {

@@ -28,8 +28,8 @@ type Checkpoint struct {
 	DataSHA256 string // SHA-256 of the dataset (data.Set.SHA256)
 }
 
-// numbers returns the fields that the metadata store as JSON, by key. The number of draws is missing for models
-// that were trained without Config.Draws.
+// numbers returns, by key, the fields that are stored as JSON in the metadata. The number of draws is stored only
+// if draws is true, for models that were trained with Config.Draws.
 func (c *Checkpoint) numbers(draws bool) map[string]any {
 	all := map[string]any{
 		"K": &c.Config.K, "latent": &c.Config.Latent, "vary_eps": &c.Config.VaryEps,
@@ -151,7 +151,7 @@ const (
 	bestPrefix = "best."           // parameters of the best epoch
 )
 
-// stored calls f for each tensor of a state: with a parameter, the prefix of the tensor's name, and the elements.
+// stored calls f with the parameter, the prefix of the name and the elements of each tensor of a state.
 func (t *Trainer[T]) stored(best []Param[T], f func(p Param[T], prefix string, data []T)) {
 	for _, p := range t.Params {
 		f(p, "", p.Value.Data)

@@ -7,7 +7,7 @@
 //	the rest  the elements of the arrays, little-endian, at the offsets in the header
 //
 // Start with File. Decode checks all lengths and offsets, so it is safe for files from untrusted
-// sources. Each quotation of a file in an error message has at most 80 characters.
+// sources. Error messages quote at most 80 characters of a file at a time.
 package safetensors
 
 import (
@@ -90,8 +90,8 @@ func (f File) Encode() []byte {
 	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header, data)
 }
 
-// Decode decodes the bytes of a file. It returns an error unless all tensors are float32 and cover the data without
-// gaps or overlaps, and the digest is correct, if the metadata contain a digest. It allocates at most a small
+// Decode decodes the bytes of a file. It returns an error if a tensor is not float32, if the tensors do not cover the
+// data without gaps or overlaps, or if the metadata contain a wrong digest. It allocates at most a small
 // multiple of len(b) bytes.
 func Decode(b []byte) (File, error) {
 	fail := func(format string, args ...any) (File, error) {

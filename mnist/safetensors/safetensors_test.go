@@ -84,8 +84,8 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 	}
 }
 
-// The digest must follow its definition in the comment on DigestKey. Apart from names of tensors and DigestKey, a
-// flipped bit must not change the values that Decode returns.
+// The digest must follow its definition in the comment on DigestKey. If one bit of a
+// file is flipped, except in DigestKey or in the name of a tensor, Decode must fail or return the same values.
 func TestDigestCoversTensorsAndMetadata(t *testing.T) {
 	f := File{Metadata: map[string]string{"b": "2", "d": "4", "a": "1", "c": "3"}, Tensors: []Tensor{{"w", []int{2}, []float32{1, -2}}}}
 	b := f.Encode()
