@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -169,6 +171,29 @@ func openRun(t *testing.T, table *table, k task) *os.Root {
 	}
 	t.Cleanup(func() { root.Close() })
 	return root
+}
+
+func TestTableOfUntiedRunsMatchesTheResults(t *testing.T) {
+	readme := string(read(t, "results/README.md"))
+	for _, c := range []struct{ untied, tied string }{{"hvae-k1-untied", "hvae-k1-fixed"}, {"hvae-k5-untied-varied", "hvae-k5-free-varied"}} {
+		var elbos, nlls, differences, volumes []string
+		for _, seed := range []string{"-85547", "-12345"} {
+			var untied, tied struct{ ELBOs, NLLs []float64 }
+			err := errors.Join(json.Unmarshal(read(t, "results/untied/"+c.untied+seed+"/evaluation.json"), &untied), json.Unmarshal(read(t, "results/table/"+c.tied+seed+"/evaluation.json"), &tied))
+			if err != nil {
+				t.Fatal(err)
+			}
+			metrics := jsonLines[model.Metrics](t, string(read(t, "results/untied/"+c.untied+seed+"/metrics.jsonl")))
+			last := metrics[len(metrics)-1]
+			elbos, nlls = append(elbos, fmt.Sprintf("%.2f", untied.ELBOs[0])), append(nlls, fmt.Sprintf("%.2f", untied.NLLs[0]))
+			differences = append(differences, fmt.Sprintf("%+.2f", untied.NLLs[0]-tied.NLLs[0]))
+			volumes = append(volumes, fmt.Sprintf("%.2f", last.Alpha*last.MomentumSD))
+		}
+		line := fmt.Sprintf("| `%s` | %s | %s | %s (`%s`) | %s |", c.untied, strings.Join(elbos, ", "), strings.Join(nlls, ", "), strings.Join(differences, ", "), c.tied, strings.Join(volumes, ", "))
+		if line = strings.ReplaceAll(line, " -", " −"); !strings.Contains(readme, line) {
+			t.Errorf("results/README.md lacks the line\n%s", line)
+		}
+	}
 }
 
 // A result must be refused if values are missing or are not numbers, if there are too many or too few, or if they belong
