@@ -484,11 +484,14 @@ func TestSampleDoesNotChangeAfterAnotherDraw(t *testing.T) {
 	}
 }
 
-// Untied tempering starts where free tempering starts: α_k = 0.9 and s = Π 1/α_k.
-func TestUntiedTemperingStartsTied(t *testing.T) {
-	f := FlowOf(NewParams[float32](Config{Kind: "hvae", K: 3, Tempering: "untied", Latent: 2}, 0, 1))
-	if !(math.Abs(f.Eps-0.2) < 1e-6 && math.Abs(f.Alpha-0.729) < 1e-6 && math.Abs(f.Alpha*f.MomentumSD-1) < 1e-6) {
-		t.Errorf("the flow starts at %+v, want ε = 0.2, Π α_k = 0.729 and s·Π α_k = 1", f)
+// Each tempering starts tied, s·Π α_k = 1. Free and untied tempering start at α_k = 0.9, and fixed tempering starts at
+// 1/√β₀ = √1.5.
+func TestTemperingStartsTied(t *testing.T) {
+	for tempering, alpha := range map[string]float64{"fixed": 1 / math.Sqrt(1.5), "free": 0.729, "untied": 0.729} {
+		f := FlowOf(NewParams[float32](Config{Kind: "hvae", K: 3, Tempering: tempering, Latent: 2}, 0, 1))
+		if !(math.Abs(f.Eps-0.2) < 1e-6 && math.Abs(f.Alpha-alpha) < 1e-6 && math.Abs(f.Alpha*f.MomentumSD-1) < 1e-6) {
+			t.Errorf("%s tempering starts at %+v, want ε = 0.2, Π α_k = %.3f and s·Π α_k = 1", tempering, f, alpha)
+		}
 	}
 }
 
