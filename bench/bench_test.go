@@ -47,7 +47,7 @@ func gaussianStep(b *testing.B, name string, d int) {
 	})
 }
 
-// repeat measures step. Its first two calls are not measured, because they allocate memory.
+// repeat measures the calls of step after the first two, which allocate memory.
 func repeat(b *testing.B, step func() error) {
 	for range 2 {
 		step()
@@ -78,8 +78,8 @@ func BenchmarkGEMM(b *testing.B) {
 	}
 }
 
-// encoder and generator are the numbers of multiply-adds per sample in the networks of the MNIST model,
-// without multiplications by padding. A multiply-add counts as two operations.
+// The constants encoder and generator are the numbers of multiply-adds per sample in the two networks of the MNIST
+// model, not counting multiplications by padding. The benchmarks count each multiply-add as two operations.
 const encoder, generator = 1_146_256, 1_117_456
 
 func vae() mnist.Config { return mnist.Config{Kind: "vae", Tempering: "none", Latent: 64} }
@@ -132,8 +132,8 @@ func trainStep(b *testing.B, c mnist.Config, recompute bool) {
 	report(b, 2*100*float64(c.StepCost()))
 }
 
-// BenchmarkLeapfrog measures the first leapfrog step of an MNIST model on all cores with batch size
-// 100, as in an evaluation. This step computes two gradients of the potential energy.
+// BenchmarkLeapfrog measures a flow of one leapfrog step in an MNIST model, on all cores with batch size
+// 100, as in an evaluation. The flow computes two gradients of the potential energy.
 func BenchmarkLeapfrog(b *testing.B) {
 	c := hvaeOf(1)
 	params := mnist.NewParams[float32](c, -2, 1)
@@ -152,8 +152,8 @@ func BenchmarkLeapfrog(b *testing.B) {
 	report(b, 2*100*2*2*generator)
 }
 
-// BenchmarkEvaluate measures estimating the evidence of n simulated images on n cores by importance sampling, with
-// 1,000 samples for each image.
+// BenchmarkEvaluate measures how long it takes to estimate the evidence of n simulated images on n cores by importance
+// sampling, with 1,000 samples for each image.
 func BenchmarkEvaluate(b *testing.B) {
 	for _, m := range []struct {
 		name  string
@@ -175,9 +175,9 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 }
 
-// BenchmarkAnnealing measures estimating the evidence of one image per core by annealed importance sampling,
-// with 48 chains per image and nine transitions per chain. Each transition computes five gradients of
-// the potential energy.
+// BenchmarkAnnealing measures how long it takes to estimate the evidence of one image per core by annealed
+// importance sampling, with 48 chains per image and nine transitions per chain. Each transition computes five
+// gradients of the potential energy.
 func BenchmarkAnnealing(b *testing.B) {
 	c := mnist.Checkpoint{Config: vae(), Params: mnist.NewParams[float32](vae(), -2, 1)}
 	a, stepSizes := eval.Annealing{Steps: 10, Chains: 48}, []float64{.5, .5, .5, .5, .5, .5, .5, .5, .5}
@@ -242,10 +242,10 @@ func BenchmarkPeak(b *testing.B) {
 
 var peaks = map[int]float64{} // by GOMAXPROCS
 
-// peak returns the peak rate of float32 multiply-adds in registers on GOMAXPROCS goroutines, in FLOP/s (two
-// per multiply-add), with the widest vectors that linalg uses. The peak is the best of five measurements of
-// about 0.1 s. Shorter measurements may end before the operating system has spread the goroutines over the
-// cores. Without SIMD instructions, peak returns 0.
+// peak returns the peak rate of float32 multiply-adds in FLOP/s, where a multiply-add counts as two operations. It
+// measures GOMAXPROCS goroutines that compute in registers, with the widest vectors that linalg uses. The result is the
+// best of five measurements of about 0.1 s. Shorter measurements may end before the operating system has spread the
+// goroutines over the cores. Without SIMD instructions, peak returns 0.
 func peak() float64 {
 	const rounds = 10 << 20
 	n := runtime.GOMAXPROCS(0)
@@ -265,8 +265,8 @@ func peak() float64 {
 	return peaks[n]
 }
 
-// report reports the rate of a benchmark in GFLOP/s and as a percentage of the peak rate. flops is
-// the number of operations in one iteration.
+// report reports the rate of a benchmark in GFLOP/s and as a percentage of the peak rate. The argument flops
+// is the number of operations in one iteration.
 func report(b *testing.B, flops float64) {
 	rate := flops * float64(b.N) / b.Elapsed().Seconds()
 	b.ReportMetric(rate/1e9, "GFLOP/s")

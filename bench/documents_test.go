@@ -25,8 +25,8 @@ func read(t *testing.T, name string) string {
 	return string(b)
 }
 
-// fileName matches names that must exist: targets of relative links, paths that begin with a folder of the
-// repository, names of Go files, and folders in code font. Output files, for example, need not exist.
+// fileName matches names of files and folders that must exist: targets of relative links, paths that begin with a
+// folder of the repository, names of Go files, and names of folders in backquotes. Output files need not exist.
 var fileName = regexp.MustCompile(`\]\(([^):#]+)[)#]` +
 	`|(?:^|[^\w./-])((?:\.ci|ad|bench|conv|gaussian|hvae|linalg|mnist)/[\w./-]*\w)` +
 	`|\b(\w+\.go)\b` +
@@ -34,8 +34,8 @@ var fileName = regexp.MustCompile(`\]\(([^):#]+)[)#]` +
 
 var testName = regexp.MustCompile(`\b(?:Test|Example|Benchmark|Fuzz)[A-Z]\w*`)
 
-// Every test and every file that a document names must exist. The documents are all README.md files and
-// paper_test.go.
+// Every test and every file that a document names must exist. The documents are all README.md files and the
+// comments of paper_test.go.
 func TestTestsAndFilesNamedInDocumentsExist(t *testing.T) {
 	t.Chdir("..")
 	var paths string // of all files and folders, each between two line feeds
@@ -82,15 +82,15 @@ func TestTestsAndFilesNamedInDocumentsExist(t *testing.T) {
 	}
 }
 
-// The numbers in README.md are from the measurements in results/zen4.txt. Only the times on 16 processors
-// are from results/xeon16.txt.
+// The numbers in README.md and ../README.md must agree with the measurements. The comparison of 2 and 16 processors is
+// from results/xeon16.txt, and the other numbers are from results/zen4.txt.
 func TestREADMEMatchesTheMeasurements(t *testing.T) {
 	zen, xeon := read(t, "results/zen4.txt"), read(t, "results/xeon16.txt")
 	simd, plain, ok := strings.Cut(zen, "$ HVAE_SIMD=none")
 	if !ok {
 		t.Fatal("results/zen4.txt contains no measurements of plain Go")
 	}
-	// spread returns the smallest number and the median of all numbers that the group in pattern matches in text.
+	// spread returns the smallest and the median of the numbers in text that match the group in pattern.
 	spread := func(text, pattern string) (least, median float64) {
 		t.Helper()
 		var all []float64

@@ -41,14 +41,14 @@ func explore(ctx context.Context, o options, stdout io.Writer) error {
 	return context.Cause(ctx)
 }
 
-// A slider is a number among the settings of the page.
+// A slider describes a numeric setting of the page.
 type slider struct {
 	Name, Text            string // in URLs and on the page
 	Min, Max, Step, Value float64
-	For                   string // the temperings that use the setting; empty for all
+	For                   string // names of the temperings that use the setting; empty if all do
 }
 
-// The settings of the page with their default values. The first tempering is the default.
+// The settings of the page and their default values. By default, the page uses the first tempering.
 var (
 	sliders = []slider{
 		{"q", "s.d. of q⁰ =", 0.5, 1.5, 0.1, 1.5, ""},
@@ -61,12 +61,12 @@ var (
 	temperings = []string{"fixed", "free", "untied", "none"}
 )
 
-// A view holds the settings of the page and their effect, for the templates in explore.html.
+// A view holds the data for the templates in explore.html: the settings of the page and the results for them.
 type view struct {
 	Sliders    []slider
 	Temperings []string
 	Tempering  string
-	Invalid    []string // describes invalid settings, whose defaults the view shows instead
+	Invalid    []string // a message about each invalid setting; the view uses the default value instead
 	Row        modeRow
 	Figures    []template.HTML
 }
@@ -88,7 +88,7 @@ func explorer(seed uint64) http.Handler {
 }
 
 // newView returns a view with the settings in the query of a URL. Missing and invalid settings get their
-// defaults.
+// default values.
 func newView(q url.Values) *view {
 	v := &view{Sliders: slices.Clone(sliders), Temperings: temperings, Tempering: temperings[0]}
 	if name := q.Get("tempering"); slices.Contains(temperings, name) {
@@ -108,11 +108,11 @@ func newView(q url.Values) *view {
 	return v
 }
 
-// computing is locked while a view is computed, because a view with K = 256 needs about 50 MB of memory.
+// The mutex computing allows only one computation at a time, because a view with K = 256 needs about 50 MB of memory.
 var computing sync.Mutex
 
-// compute sets the fields of v that depend on the settings. All settings use the same noise, so that two
-// views differ only because of their settings. If ctx is done, compute returns ctx.Err().
+// compute computes the row of numbers and the figures for the settings of v. The noise is the same for all settings, so
+// that two views differ only because of their settings. If ctx is done, compute returns ctx.Err().
 func (v *view) compute(ctx context.Context, seed uint64) error {
 	computing.Lock()
 	defer computing.Unlock()
@@ -137,8 +137,8 @@ func (v *view) compute(ctx context.Context, seed uint64) error {
 	return nil
 }
 
-// histogram returns a histogram of log p̂. The bins are one nat wide, from −40 to 10 nats. The first and last
-// bins include all smaller and larger draws. A dashed line shows the ELBO.
+// histogram returns a histogram of log p̂. The bins are one nat wide, from −40 to 10 nats. The first bin also counts
+// all smaller draws, and the last bin all larger draws. A dashed line shows the ELBO.
 func histogram(draws []model.TwoModesDraw, elbo float64) plot.Chart {
 	const low, high = -40, 10
 	var fractions [high - low]float64

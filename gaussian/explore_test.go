@@ -96,7 +96,7 @@ func TestInvalidSettingsShowTheDefaultAndANotice(t *testing.T) {
 	}
 }
 
-// The page disables a slider if the selected tempering does not use it, so exactly these sliders must have no effect.
+// The page disables the sliders that the selected tempering does not use. Exactly these sliders must have no effect.
 func TestSlidersHaveAnEffectOnTheirTemperings(t *testing.T) {
 	for _, tempering := range temperings {
 		query := "K=2&q=0.6&tempering=" + tempering

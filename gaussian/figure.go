@@ -9,22 +9,22 @@ import (
 	"hvae/gaussian/model"
 )
 
-// figure1 holds the two panels of figure 1 of the paper, and a third panel that shows the error of σ alone. In the
-// second panel, the larger error of Δ hides the error of σ with tempering.
+// figure1 maps file names to the two panels of figure 1 of the paper and to a third panel, which shows only the error
+// of σ. In the second panel, the error of σ with tempering is hidden by the larger error of Δ.
 var figure1 = map[string]figure[model.Outcome]{
 	"figure1a.svg": panel("Comparison across all methods", false, "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb"),
 	"figure1b.svg": panel("HVAE with and without tempering", false, "hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10"),
 	"figure1c.svg": panel("HVAE with and without tempering: σ alone", true, "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 hvae-notemp-k1 hvae-notemp-k10"),
 }
 
-// labels maps families of methods to formats of their labels in figure 1.
+// labels maps each family of methods to the format string of its labels in figure 1.
 var labels = map[string]string{
 	"hvae": "HVAE, K = %d", "hvae-notemp": "K = %d, no tempering", "hvae-untied": "HVAE, untied, K = %d",
 	"nf": "planar flow, K = %d", "vb": "mean-field VB%.0d",
 }
 
-// panel returns a figure of the error of θ, or only of σ, as a function of the dimension. It draws a line for each of
-// the methods that has rows, and a line for maximum likelihood, whose errors are the same in the rows of all methods.
+// panel returns a figure that shows the error of θ, or only of σ, as a function of the dimension. It draws one line for
+// each of the given methods that have results, and one for the maximum-likelihood estimate.
 func panel(title string, sigma bool, methods string) figure[model.Outcome] {
 	return func(rows []model.Outcome) []byte {
 		c := plot.Chart{Title: title, XLabel: "dimension d", YLabel: "mean of ‖θ − θ̂‖² ± s.e.", LogX: true, LogY: true, Dodge: true}
@@ -53,8 +53,8 @@ func panel(title string, sigma bool, methods string) figure[model.Outcome] {
 	}
 }
 
-// gapChart draws the gap log p(D) − ELBO against K, for HVAE with tied and with untied tempering, and the limit for
-// tied tempering. It ignores other methods.
+// gapChart plots the gap log p(D) − ELBO of HVAE with tied and with untied tempering against K, and the lower
+// limit of the gap with tied tempering. It ignores other methods.
 func gapChart(rows []model.Outcome) []byte {
 	c := plot.Chart{Title: "Does the bound tighten with K?", XLabel: "number of leapfrog steps K", YLabel: "log p(D) − ELBO (nats)", LogX: true, LogY: true}
 	for _, r := range rows {
@@ -73,7 +73,7 @@ func gapChart(rows []model.Outcome) []byte {
 	return c.SVG()
 }
 
-// addPoint adds a point to the series with the given label, or to a new series in the given style.
+// addPoint adds a point to the series with the given label, which it creates in the given style if necessary.
 func addPoint(c *plot.Chart, label string, style plot.Style, x, y float64) *plot.Series {
 	i := slices.IndexFunc(c.Series, func(s plot.Series) bool { return s.Label == label })
 	if i < 0 {

@@ -73,7 +73,7 @@ type options struct {
 	config   model.Config
 	out      string
 	json     bool
-	redraw   string // file with results to draw instead of new results; empty without -redraw
+	redraw   string // file with the results to draw; if it is empty, the program computes new results
 	gap      bool   // whether to draw the gap against K instead of figure 1
 	twoModes bool
 	http     string // address of the interactive page; empty without -http

@@ -28,7 +28,7 @@ func gaussianCommand(ctx context.Context, args ...string) (stdout, stderr string
 	return out.String(), err.String(), status
 }
 
-// decode returns the JSON objects in text.
+// decode parses a sequence of JSON objects.
 func decode[T any](t *testing.T, text string) (values []T) {
 	t.Helper()
 	for dec := json.NewDecoder(strings.NewReader(text)); dec.More(); {
@@ -43,7 +43,7 @@ func decode[T any](t *testing.T, text string) (values []T) {
 
 var quick = []string{"-datasets", "3", "-n", "50", "-iters", "60", "-batch", "3"}
 
-// files returns the contents of the files in a folder by name.
+// files returns the contents of each file in a folder, keyed by file name.
 func files(t *testing.T, folder string) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
@@ -68,7 +68,7 @@ func names(files map[string][]byte) []string { return slices.Sorted(maps.Keys(fi
 func TestInvalidFlagsPrintOneLineAndReturnStatus2(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()                                      // if the program accepts the flags, its computation ends at once
-	for args, want := range map[string]string{ // part of the line
+	for args, want := range map[string]string{ // part of the error message
 		"-d 0":                      `each dimension must be a whole number from 1 to 100000, not "0"`,
 		"-d 2,,3":                   `not ""`,
 		"-d 3,2,3":                  "3 is listed twice",
@@ -104,7 +104,7 @@ func TestDefaultsAreThoseOfThePaper(t *testing.T) {
 	}
 }
 
-// The program must refuse to write figures before any work.
+// If the figures cannot be written, the program must report this error before it does any work.
 func TestFoldersAreCheckedBeforeAnyWork(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"file", "figure1b.svg", "tempering.svg"} {
@@ -163,7 +163,7 @@ func TestDivergenceReturnsStatus1AndPrintsNoNaN(t *testing.T) {
 	}
 }
 
-// If the program ends after the first row, it must end all runs and write no figures.
+// If the program is interrupted after the first row, or cannot print it, it must end all runs and write no figures.
 func TestNoFiguresAfterAnInterruptOrAWriteError(t *testing.T) {
 	for _, c := range []struct {
 		args      string
@@ -188,7 +188,7 @@ func TestNoFiguresAfterAnInterruptOrAWriteError(t *testing.T) {
 	}
 }
 
-// The program must end soon after an interrupt, even while it draws large datasets.
+// The program must end soon after an interrupt, even while it generates large datasets.
 func TestInterruptWhileDatasetsAreDrawn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
@@ -199,7 +199,7 @@ func TestInterruptWhileDatasetsAreDrawn(t *testing.T) {
 	}
 }
 
-// A countingWriter counts writes. Each Write calls w.then, unless it is nil, and returns w.err.
+// A countingWriter counts the calls of Write. Each call also calls the function then, if it is set, and returns err.
 type countingWriter struct {
 	writes int
 	then   func()

@@ -12,7 +12,7 @@ import (
 	"hvae/gaussian/model"
 )
 
-// readResults returns the rows in results/name.
+// readResults returns the rows of the named file in the folder results.
 func readResults[T any](t *testing.T, name string) []T {
 	t.Helper()
 	rows, err := readRows[T](filepath.Join("results", name))
@@ -22,7 +22,7 @@ func readResults[T any](t *testing.T, name string) []T {
 	return rows
 }
 
-// The figures must not depend on the order of the rows in a file.
+// Figure 1 is drawn from rows in reverse order, because figures must not depend on the order of the rows.
 func TestRedrawnFiguresEqualTheCheckedInFigures(t *testing.T) {
 	folder, reversed := t.TempDir(), filepath.Join(t.TempDir(), "reversed.jsonl")
 	b, err := os.ReadFile("results/figure1.jsonl")
@@ -47,8 +47,8 @@ func TestRedrawnFiguresEqualTheCheckedInFigures(t *testing.T) {
 	}
 }
 
-// Each block of output in the READMEs must consist of lines that the program prints for the results. Running
-// times may differ.
+// Each block of program output in the READMEs must consist of lines that the program prints for the checked-in
+// results. Running times may differ.
 func TestREADMEsShowTheResults(t *testing.T) {
 	o, err := parse(nil)
 	if err != nil {
@@ -69,7 +69,7 @@ func TestREADMEsShowTheResults(t *testing.T) {
 	for i := range modes {
 		output.WriteString(o.modesTable(modes[:i+1]))
 	}
-	// comparable returns a line without spaces and without the running time of a method.
+	// comparable replaces each sequence of spaces in a line with one space, and removes the running time of a method.
 	comparable := func(line string) string {
 		f := strings.Fields(line)
 		if len(f) > 8 && slices.Contains(model.MethodNames(), f[0]) {
@@ -104,7 +104,7 @@ func TestREADMEsShowTheResults(t *testing.T) {
 	}
 }
 
-// These claims are made in README.md.
+// The results in figure1.jsonl must support the claims about figure 1a in README.md.
 func TestClaimsAboutFigure1aHold(t *testing.T) {
 	rows := map[string]map[int]model.Outcome{}
 	for _, r := range readResults[model.Outcome](t, "figure1.jsonl") {

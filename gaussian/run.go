@@ -17,10 +17,10 @@ import (
 // A figure returns an SVG document for the rows of an experiment.
 type figure[R any] func(rows []R) []byte
 
-// run prints the rows of an experiment and draws its figures, which have the given file names. The function compute
-// passes each row to print as soon as it is known, and ends if print returns an error. The function table returns the
-// lines of the table for the last element of rows. With -redraw, run reads the rows from a file instead. Without -out, it
-// never replaces a figure.
+// run prints the rows of an experiment and draws its figures. The keys of figures are file names. The function compute
+// passes each row to print as soon as the row is known, and ends if print returns an error. The function table returns
+// the text to print for the last element of rows. With -redraw, run reads the rows from a file instead of computing and
+// printing them. Without -out, run never replaces a figure.
 func run[R any](
 	o options, stdout, stderr io.Writer,
 	figures map[string]figure[R], table func(rows []R) string, compute func(print func(R) error) error,

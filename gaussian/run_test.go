@@ -15,8 +15,8 @@ import (
 	"hvae/gaussian/model"
 )
 
-// almost treats numbers with a relative difference of at most 1e-9 as equal, because the program may
-// add numbers in another order.
+// almost is a cmp option that treats numbers as equal if their relative difference is at most 1e-9, because the program
+// and the tests may add numbers in different orders.
 var almost = cmpopts.EquateApprox(1e-9, 0)
 
 // Each flag must set its option, and the program must train each method on each dataset with these options.
@@ -66,7 +66,7 @@ func TestRowsAreAveragesOfRunsWithTheGivenOptions(t *testing.T) {
 	}
 }
 
-// TestREADMEsShowTheResults checks the numbers of the table.
+// This test checks the layout of the table. TestREADMEsShowTheResults checks its numbers.
 func TestTableOfOneDataset(t *testing.T) {
 	args := "-d 2,1 -methods hvae-k1,nf-k1,vb -datasets 1 -n 50 -iters 20 -batch 1 -lr 0.01 -seed 3 -out " + t.TempDir()
 	stdout, _, _ := gaussianCommand(t.Context(), strings.Fields(args)...)

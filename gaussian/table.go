@@ -6,8 +6,8 @@ import (
 	"hvae/gaussian/model"
 )
 
-// table returns the lines of the table for the last element of rows, with a header before the first row of each
-// dimension, and the maximum-likelihood estimate after the last row.
+// table returns the text to print for the last element of rows. The text begins with a header if this is the first row
+// of its dimension, and ends with the maximum-likelihood estimate if this is the last row of its dimension.
 func (o options) table(rows []model.Outcome) (lines string) {
 	errors := func(sum, se float64) string {
 		if se == 0 { // a single dataset

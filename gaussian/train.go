@@ -14,9 +14,9 @@ import (
 	"hvae/linalg"
 )
 
-// train trains each method on each dataset, concurrently on all cores. It prints the average of the outcomes of a
-// method in one dimension as soon as these and all earlier runs are finished. The number of cores affects only the
-// running times, because each run has separate random streams, and the outcomes are averaged in a fixed order.
+// train trains each method on each dataset, concurrently on all cores. For each dimension and method, it prints the
+// average outcome as soon as the runs to be averaged and all earlier runs are finished. The number of cores affects
+// only the running times, because each run has its own random streams, and the outcomes are averaged in a fixed order.
 func (o options) train(ctx context.Context, print func(model.Outcome) error, stderr io.Writer) error {
 	var runs []model.Run
 	var outcomes []chan model.Outcome // one for each run

@@ -30,11 +30,11 @@ type modeRow struct {
 	model.TwoModesFlow
 	ELBO        float64 `json:"elbo"`         // mean of log p̂
 	Variance    float64 `json:"variance"`     // variance of log p̂
-	ChangedMode float64 `json:"changed_mode"` // percentage of the draws that change mode
-	EndSD       float64 `json:"end_sd"`       // root mean square of the coordinates of z_K minus the nearest mode
+	ChangedMode float64 `json:"changed_mode"` // percentage of the draws that start and end in different modes
+	EndSD       float64 `json:"end_sd"`       // root mean square of the coordinates of z_K relative to the nearest mode
 }
 
-// drawModes runs Algorithm 1 with each setting and prints the rows.
+// drawModes runs Algorithm 1 for each setting and each K, and passes the resulting rows to print.
 func (o options) drawModes(ctx context.Context, print func(modeRow) error) error {
 	for _, f := range modeFlows {
 		for _, K := range modeSteps {
@@ -51,7 +51,7 @@ func (o options) drawModes(ctx context.Context, print func(modeRow) error) error
 	return nil
 }
 
-// modesTable returns the last row of the table, with a header before the first row.
+// modesTable returns the text to print for the last element of rows. The text of the first row begins with a header.
 func (o options) modesTable(rows []modeRow) (text string) {
 	if len(rows) == 1 {
 		text = fmt.Sprintf("target with two modes, log p(x) = 0; %d draws of log p̂ that start near the left mode, seed %d\n", modeDraws, o.config.Seed) +
@@ -91,10 +91,10 @@ func temperingChart(rows []modeRow) []byte {
 	return c.SVG()
 }
 
-// drawPaths returns an SVG figure of paths of Algorithm 1 on the target with two modes and their energies,
-// with a column for each of the first three settings. Path j has the same z₀ and γ₀ in each column. Among the
-// draws that start around the left mode and whose energy without tempering is below the barrier, paths 1 and 2
-// are the first two that change mode with fixed tempering, and path 3 is the first that does not.
+// drawPaths returns an SVG figure of three paths of Algorithm 1 on the target with two modes, and of the energies along
+// the paths. It has a column for each of the first three settings. Path j has the same z₀ and γ₀ in each column. The
+// figure considers only draws that start on the left and whose energy without tempering never exceeds the barrier.
+// Paths 1 and 2 are the first two of them that change mode with fixed tempering, and path 3 is the first that does not.
 func drawPaths(seed uint64) []byte {
 	const K, draws = 64, 500
 	var all [3][]model.TwoModesDraw
@@ -148,8 +148,8 @@ func pathCharts(draws []model.TwoModesDraw, title, energyTitle string) (plane, e
 	return plane, energy
 }
 
-// contours returns the lines where the potential is 2, 6, 10 and 14 nats above its minimum. They are circles
-// around the modes (±3, 0) with radii s√(2·2) … s√(2·14), where s = ½, because the modes hardly overlap.
+// contours returns the lines where the potential is 2, 6, 10 and 14 nats above its minimum. Because the modes hardly
+// overlap, these are circles around the modes (±3, 0) with the radii s√(2·2), …, s√(2·14), where s = ½.
 func contours() plot.Series {
 	s := plot.Series{Label: "U − min U = 2, 6, 10, 14 nats", Style: plot.Thin}
 	for i := range 8 {

@@ -16,7 +16,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// With -two-modes, the program prints a row for each setting and each K.
+// With -two-modes, the program must print a row for each setting and each K, and draw its figures with the given seed.
 func TestTwoModesPrintsARowForEachSettingAndK(t *testing.T) {
 	defer func(n int) { modeDraws = n }(modeDraws)
 	modeDraws = 600

@@ -71,8 +71,8 @@ func read(path, name string, stat func(string) (fs.FileInfo, error), readFile fu
 
 func notRegular(path string) error { return fmt.Errorf("%s is not a regular file", path) }
 
-// Named returns err prefixed with name. It omits the operation and the path of a file system error, because
-// the path may belong to a temporary file.
+// Named returns err with the given file name as a prefix. It omits the operation and the path of a file system
+// error, because the path may belong to a temporary file.
 func Named(name string, err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err

@@ -10,7 +10,7 @@ import (
 
 func TestWriteReplacesTheFileOrKeepsItsContents(t *testing.T) {
 	dir := t.TempDir()
-	name := filepath.Join(dir, strings.Repeat("x", 251)+".svg") // the longest name of most file systems
+	name := filepath.Join(dir, strings.Repeat("x", 251)+".svg") // the longest name that most file systems allow
 	for _, content := range []string{"first, and longer", "second"} {
 		if err := Write(name, []byte(content)); err != nil {
 			t.Fatal(err)

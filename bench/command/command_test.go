@@ -23,7 +23,7 @@ var bakery = Program{
 	},
 }
 
-// oven has one command without a name.
+// oven has a single command, which has no name.
 var oven = Program{Name: "oven", Commands: map[string]Command{"": {About: "Bakes one loaf.", Run: bake}}}
 
 func bake(_ context.Context, args []string, stdout, _ io.Writer) error {
@@ -52,7 +52,7 @@ func bake(_ context.Context, args []string, stdout, _ io.Writer) error {
 	return err
 }
 
-// wait prints "waiting", waits until ctx is done and prints "saving". If args is not empty, it also
+// wait prints "waiting", waits until ctx is done and prints "saving". If args is not empty, it then
 // waits for the end of the standard input.
 func wait(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	fmt.Fprintln(stdout, "waiting")

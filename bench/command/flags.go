@@ -53,8 +53,8 @@ func (f *Flags) Given() (names []string) {
 	return names
 }
 
-// Count defines a flag for a whole number from minimum to 100,000,000. The limit catches typos that
-// would exhaust memory.
+// Count defines a flag for a whole number from minimum to 100,000,000. The upper limit catches typos
+// that would exhaust memory.
 func (f *Flags) Count(p *int, name string, preset, minimum int, usage string) {
 	f.Range(p, name, preset, minimum, 100_000_000, usage)
 }

@@ -26,7 +26,7 @@ var ErrInUse = errors.New("in use by another process")
 // file, and another process a new file with the same name.
 func Take(root *os.Root, name string) (*os.File, error) {
 	f, err := take(root, name, os.O_RDWR|os.O_CREATE) // on NFS, an exclusive lock requires a writable file
-	if err == ErrInUse {                              // Held may hold the lock for a moment
+	if err == ErrInUse {                              // a call of Held may hold the lock for a moment
 		time.Sleep(20 * time.Millisecond)
 		f, err = take(root, name, os.O_RDWR)
 	}
@@ -38,7 +38,7 @@ func Take(root *os.Root, name string) (*os.File, error) {
 func Held(root *os.Root, name string) bool {
 	f, err := take(root, name, os.O_RDWR)
 	if errors.Is(err, fs.ErrPermission) {
-		f, err = take(root, name, os.O_RDONLY) // works except on NFS
+		f, err = take(root, name, os.O_RDONLY) // sufficient except on NFS
 	}
 	f.Close()
 	return err == ErrInUse

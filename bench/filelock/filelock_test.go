@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hold starts a process that locks root. It returns a function that kills the process.
+// hold starts a process that holds a lock in the folder root. It returns a function that kills the process.
 func hold(t *testing.T, root *os.Root) (kill func()) {
 	t.Helper()
 	c := exec.Command(os.Args[0])

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// lock locks a file, or returns ErrInUse if the file is locked. Closing the file releases the lock.
+// lock locks a file, or returns ErrInUse if the file is already locked. Closing the file releases the lock.
 func lock(f *os.File) error {
 	err := error(syscall.EINTR)
 	for err == syscall.EINTR {

@@ -64,7 +64,7 @@ func newAxis(logarithmic bool, ticks, values []float64) axis {
 
 // tickMultiples adds at most seven ticks from low to high, at multiples of 1, 2 or 5 times a power of ten.
 func (a *axis) tickMultiples(low, high float64) {
-	least := (high - low) / 6 // between ticks
+	least := (high - low) / 6 // least distance between ticks
 	step := math.Pow(10, math.Floor(math.Log10(least)))
 	for _, m := range []float64{2, 2.5, 2} {
 		if step < least {
@@ -77,8 +77,8 @@ func (a *axis) tickMultiples(low, high float64) {
 }
 
 // tickPowers adds ticks to a logarithmic axis, and minor ticks between them. If the axis contains at most
-// two powers of ten, the ticks are at 1, 2 and 5 times the powers of ten. Otherwise, at most eleven powers
-// of ten have a label.
+// two powers of ten, the ticks are at 1, 2 and 5 times the powers of ten. Otherwise, the ticks are at
+// no more than eleven powers of ten.
 func (a *axis) tickPowers() {
 	short := math.Floor(a.max)-math.Ceil(a.min) < 2
 	step := math.Ceil((a.max - a.min) / 10)

@@ -112,7 +112,7 @@ type panel struct {
 // draw draws the panel from back to front: grid, lines, markers, frame and text.
 func (p panel) draw(b *bytes.Buffer) {
 	x, y := p.x, p.y
-	marks := func(a axis, ticks []tick, format string) { // a line at each tick; format contains %.1f for its position
+	marks := func(a axis, ticks []tick, format string) { // draws a line at each tick; format contains %.1f for the position of the tick
 		for _, t := range ticks {
 			fmt.Fprintf(b, `<path d="M`+format+`"/>`+"\n", a.at(t.value))
 		}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// colours is based on the palette of Okabe and Ito, for readers with colour blindness. Series with markers
-// also differ in the shape of the marker.
+// colours lists the colours of lines. They are based on the palette of Okabe and Ito, for readers with colour
+// blindness. Lines with markers also differ in the shape of the markers.
 var colours = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5230", "#000000"}
 
 // shapes lists the markers as SVG paths relative to a point: circle, square, upward triangle, diamond, downward
@@ -32,8 +32,8 @@ type point struct{ x, y float64 }
 
 func (p point) shown() bool { return finite(p.x) && finite(p.y) }
 
-// addCurves sets the curves of all panels, without points. It returns the curves of the legend. Open and filled
-// markers alternate, so that two markers at the same position are both visible.
+// addCurves adds a curve, still without points, for each series of each panel. It returns the curves that the legend
+// lists. Open and filled markers alternate, so that two markers at the same position are both visible.
 func addCurves(panels []panel) (legend []curve) {
 	lines, points, labelled := 0, 0, map[string]curve{}
 	for i := range panels {
@@ -71,8 +71,8 @@ func addCurves(panels []panel) (legend []curve) {
 	return legend
 }
 
-// extent returns the Y values and the ends of their error bars. For a logarithmic axis, it omits lower ends below
-// a tenth of the value.
+// extent returns the Y values and the ends of their error bars. For a logarithmic axis, it omits each lower end that
+// is at most a tenth of its Y value.
 func (s Series) extent(logarithmic bool) []float64 {
 	all := slices.Clone(s.Y)
 	for i, e := range s.Error {
@@ -84,7 +84,7 @@ func (s Series) extent(logarithmic bool) []float64 {
 	return all
 }
 
-// line draws a line with gaps at points that the axes cannot show.
+// line draws the line of a curve, with gaps at points that the axes cannot show.
 func (c curve) line(b *bytes.Buffer) {
 	if c.Style == Points {
 		return
@@ -120,7 +120,7 @@ func (c curve) errors(b *bytes.Buffer, y axis) {
 			fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-width="1.2" d="M%.1f %.1fm-4 0h8m-4 0V%.1f%s"/>`+"\n", c.colour, p.x+c.shift, max(y.to, high), low, foot)
 		}
 	}
-	if upper != nil { // a band with points in the frame
+	if upper != nil { // a band with at least one point
 		slices.Reverse(lower)
 		fmt.Fprintf(b, `<path fill="%s" fill-opacity="0.18" d="M%sz"/>`+"\n", c.colour, strings.Join(append(upper, lower...), "L"))
 	}

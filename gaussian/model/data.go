@@ -18,7 +18,7 @@ type Data struct {
 	Scatter []float64 // S_j = Σ_i (x_ij − x̄_j)²
 }
 
-// Summarise returns the sufficient statistics of N points, the columns of x [d×N].
+// Summarise returns the sufficient statistics of the N points in the columns of x [d×N].
 func Summarise(x linalg.Matrix[float64]) Data {
 	data := Data{N: x.Cols}
 	for j := range x.Rows {
@@ -36,7 +36,7 @@ func Summarise(x linalg.Matrix[float64]) Data {
 }
 
 // Draw draws z ~ N(0, I) and n points x_i ~ N(z + Δ, Σ), and returns the statistics of the points.
-// It processes one dimension at a time, so that it needs memory for only n numbers. If ctx is done, Draw ends early.
+// It processes one dimension at a time, so that it stores only n numbers. If ctx is done, Draw ends early.
 func Draw(ctx context.Context, truth Theta, n int, rng *rand.Rand) Data {
 	data, x := Data{N: n}, linalg.New[float64](1, n)
 	for j, sigma := range truth.Sigma {
@@ -68,8 +68,8 @@ func (d Data) LogEvidence(t Theta) float64 {
 	return sum
 }
 
-// TiedLimit returns the smallest gap log p_θ(D) − ELBO that an HVAE with tied tempering and q⁰ = N(0, I) can have for
-// any number of steps (hvae.Tempering): d(exp(ΔH/d) − 1) − ΔH, where ΔH = ½ Σ_j log(1 + N/σ_j²).
+// TiedLimit returns a lower limit of the gap log p_θ(D) − ELBO of an HVAE with tied tempering and q⁰ = N(0, I). It is
+// d(exp(ΔH/d) − 1) − ΔH for any number of steps, where ΔH = ½ Σ_j log(1 + N/σ_j²). See hvae.Tempering for the reason.
 func (d Data) TiedLimit(t Theta) float64 {
 	n, excess := float64(len(t.Sigma)), 0.0
 	for _, sigma := range t.Sigma {
@@ -78,12 +78,12 @@ func (d Data) TiedLimit(t Theta) float64 {
 	return n*math.Expm1(excess/n) - excess
 }
 
-// MaximumLikelihood returns the θ that maximises log p_θ(D). With Δ̂_j = x̄_j, the last term of LogEvidence
-// is 0. The derivative of the other terms with respect to v = σ_j² is 0 at the positive root v = σ̂_j² of
+// MaximumLikelihood returns the θ that maximises log p_θ(D). Its offsets are Δ̂_j = x̄_j, because then the last term of
+// LogEvidence is 0. Its variances v = σ̂_j² make the derivative of the other terms 0. They are the positive roots of
 //
 //	N v² + (N(N−1) − S_j) v − N S_j = 0.
 //
-// The root is computed without cancellation. N must be at least 2, and every S_j must be positive.
+// The roots are computed without cancellation. N must be at least 2, and every S_j must be positive.
 func (d Data) MaximumLikelihood() Theta {
 	t, n := Theta{Delta: slices.Clone(d.Mean)}, float64(d.N)
 	for _, s := range d.Scatter {

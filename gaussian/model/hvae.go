@@ -11,9 +11,9 @@ import (
 // the prior N(0, I) of the model. The bound is the simplified estimate of equation 12 (Sample.ELBO).
 //
 // The parameters are Δ, log σ, and a step-size logit for each dimension. The step sizes start at 0.005. The
-// tempering has further parameters:
+// argument tempering adds these parameters:
 //
-//	"none"    none, β₀ = 1
+//	"none"    no parameters; β₀ = 1
 //	"fixed"   log(1/√β₀ − 1); 1/√β₀ starts at 5
 //	"untied"  log α_k and log s; α_k starts at 5^(−1/K), and s at 5
 func NewHVAE(data Data, K int, tempering string) *Method {
@@ -45,8 +45,8 @@ func NewHVAE(data Data, K int, tempering string) *Method {
 	return m
 }
 
-// Temperature returns the current β₀ = 1/s², where s is the standard deviation of the initial momentum of HVAE, and
-// s·Π α_k, which is 1 unless the tempering is untied. For other methods, both results are 0.
+// Temperature returns β₀ = 1/s² and volume = s·Π α_k for the current parameters of HVAE, where s is the standard
+// deviation of the initial momentum. The volume is 1 unless the tempering is untied. For other methods, both are 0.
 func (m *Method) Temperature() (beta0, volume float64) {
 	if m.Tempering == nil {
 		return 0, 0

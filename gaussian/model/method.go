@@ -18,9 +18,9 @@ type Method struct {
 	Params hvae.Params[float64]
 	// NoiseRows is the number of draws from N(0, 1) for one estimate of the bound.
 	NoiseRows int
-	// ELBO returns an estimate [1×n] of the evidence lower bound for each column of noise [NoiseRows×n]. A
-	// bound in closed form has the shape [1×1]. The slice params contains Params as variables on a tape. ELBO is
-	// safe for concurrent use.
+	// ELBO returns estimates [1×n] of the evidence lower bound, one for each column of noise [NoiseRows×n]. If the
+	// bound has a closed form, ELBO returns the exact bound [1×1]. The slice params contains Params as variables on
+	// a tape. ELBO is safe for concurrent use.
 	ELBO func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
 	// Tempering returns the tempering of HVAE. It is nil for other methods.
 	Tempering func(params []*ad.Var[float64]) hvae.Tempering[float64]
@@ -40,8 +40,8 @@ func (m *Method) add(name string, rows, cols int, start float64) {
 	m.Params.Add(name, linalg.New[float64](rows, cols)).Value.Fill(start)
 }
 
-// MethodNames returns the names of the paper's methods and of HVAE with untied tempering, for the values of K in figure 1.
-// NewMethod accepts any K.
+// MethodNames returns the names of the paper's methods and of HVAE with untied tempering, for the values of K in
+// figure 1. NewMethod also accepts other values of K.
 func MethodNames() []string {
 	return []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10", "hvae-untied-k1", "hvae-untied-k10", "nf-k1", "nf-k30", "vb"}
 }
@@ -58,9 +58,9 @@ func Parse(name string) (family string, K int) {
 	return family, K
 }
 
-// NewMethod returns the method with the given name for a dataset: vb, or hvae-kK, hvae-notemp-kK, hvae-untied-kK or
-// nf-kK for K steps or layers. Its parameters have their initial values, some of which are drawn from rng. NewMethod
-// panics if the method is unknown.
+// NewMethod returns the named method for a dataset. The names are vb, hvae-kK, hvae-notemp-kK, hvae-untied-kK and
+// nf-kK, where K is the number of steps or layers. The parameters have their initial values, some of which are drawn
+// from rng. NewMethod panics if the name is unknown.
 func NewMethod(name string, data Data, rng *rand.Rand) *Method {
 	switch family, K := Parse(name); family {
 	case "hvae":

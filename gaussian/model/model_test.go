@@ -20,8 +20,8 @@ import (
 var small = Config{Points: 100, Iterations: 250, Draws: 4, Rate: 1e-2, Seed: 3}
 
 func TestMeanFieldLearnsMaximumLikelihoodScale(t *testing.T) {
-	// The family of approximate posteriors contains the exact posterior, so the maximum of the bound
-	// is the maximum of the evidence.
+	// The family of approximate posteriors contains the exact posterior, so the bound and the evidence
+	// have the same maximum.
 	c := Config{Points: 100, Iterations: 6050, Draws: 1, Rate: 2e-3, Seed: 4}
 	best := Draw(t.Context(), Truth(2), c.Points, random.Stream(c.Seed, "gaussian data", 2, 0)).MaximumLikelihood()
 	iterations := 0
@@ -72,7 +72,7 @@ func TestTrainReturnsWhenContextEnds(t *testing.T) {
 	}
 }
 
-// The outcome of a Run is the average over one dataset. For two values x and x + 2a, the standard error is a.
+// The average of one outcome must be that outcome. For two values x and x + 2a, the standard error must be a.
 func TestAverage(t *testing.T) {
 	one := Outcome{Run: Run{Method: "vb", Dims: 2}, Datasets: 1, DeltaErr: 1, SigmaErr: 2, Err: 3, Beta0: 4, Volume: 5, ELBO: 6, LogEvidence: 7,
 		Gap: 8, TiedLimit: 9, MLEDeltaErr: 10, MLESigmaErr: 11, mleErr: 12, MLEEvidence: 13, Seconds: 14}
@@ -88,8 +88,8 @@ func TestAverage(t *testing.T) {
 	}
 }
 
-// Train must follow Algorithm 2 with RMSProp: each step ascends the mean of the bound over fresh noise, and the
-// final ELBO is a mean over 10,000 further draws.
+// Train must follow Algorithm 2 with RMSProp: each step follows the gradient of the mean bound over fresh noise, and
+// the final ELBO is a mean over 10,000 further draws.
 func TestTrainFollowsAlgorithm2(t *testing.T) {
 	c := Config{Points: 50, Iterations: 20, Draws: 3, Rate: 0.01, Seed: 3}
 	for _, name := range []string{"hvae-k1", "hvae-notemp-k10", "hvae-untied-k10", "nf-k1", "vb"} {
@@ -181,7 +181,7 @@ func TestTwoModesReturnsTheRequestedNumberOfDraws(t *testing.T) {
 }
 
 // The positions of the leapfrog steps must satisfy z_{k+1} − z_k = α_k (z_k − z_{k−1}) − ½ε²(1 + α_k) ∇U(z_k), and
-// log p̂ must be log p(x, z_K) + log N(ρ_K|0, I) + ℓ log(Π α_k) − log q⁰(z₀) − log N(ρ₀|0, s²I).
+// log p̂ must be log p(x, z_K) + log N(ρ_K|0, I) + ℓ log(Π α_k) − log q⁰(z₀) − log N(ρ₀|0, s²I), with ℓ = 2.
 func TestTwoModesPathsFollowLeapfrogScheme(t *testing.T) {
 	const K, n = 30, 60
 	gradU := func(x, y float64) [2]float64 { // the gradient of U = −log p, where s² = ¼
@@ -297,8 +297,8 @@ func TestRMSPropMatchesItsFormula(t *testing.T) {
 	}
 }
 
-// The parameters must start at the values of the authors' code. The elements of u and w are drawn from N(0, 0.1²)
-// truncated at two standard deviations, whose variance is 0.1²·(1 − 4φ(2)/(2Φ(2) − 1)) = 0.1²·0.7737.
+// The parameters must start at the values of the authors' code. The elements of u and w must be drawn from N(0, 0.1²)
+// truncated at ±0.2. The variance of this distribution is 0.1²·(1 − 4φ(2)/(2Φ(2) − 1)) = 0.1²·0.7737.
 func TestParametersStartAtTheAuthorsValues(t *testing.T) {
 	data := Draw(t.Context(), Truth(3), 100, random.Stream(23, "start"))
 	check := func(m *Method, starts ...float64) {
@@ -350,8 +350,8 @@ func TestMaximumLikelihoodAvoidsCancellation(t *testing.T) {
 	}
 }
 
-// In one dimension, the limit is r − 1 − log r, where r = √(1 + N/σ²) is the ratio of the standard deviations of q⁰ and
-// the posterior. In two dimensions with the ratios 2 and 8, e^(ΔH/2) is 4.
+// In one dimension, TiedLimit must return r − 1 − log r, where r = √(1 + N/σ²) is the ratio of the standard deviations
+// of q⁰ and the posterior. In two dimensions with the ratios 2 and 8, it must return 2(√(2·8) − 1) − log(2·8).
 func TestTiedLimit(t *testing.T) {
 	data := Data{N: 3, Mean: []float64{0, 0}, Scatter: []float64{1, 1}}
 	one := Data{N: 3, Mean: []float64{0}, Scatter: []float64{1}}
@@ -363,7 +363,7 @@ func TestTiedLimit(t *testing.T) {
 			t.Errorf("the limit is %v, want %v", c.got, c.want)
 		}
 	}
-	sum := 0.0 // of the limits of the dimensions, for the true σ
+	sum := 0.0 // of the limits for the single dimensions, with the true σ
 	for _, sigma := range Truth(50).Sigma {
 		sum += Data{N: 10_000}.TiedLimit(Theta{Sigma: []float64{sigma}})
 	}

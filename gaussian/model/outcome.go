@@ -2,7 +2,7 @@ package model
 
 import "hvae/linalg"
 
-// An Outcome is the result of a Run, or an average over datasets. A missing value is 0, and JSON omits it.
+// An Outcome is the result of a Run, or an average over datasets. Values that do not apply are 0 and omitted from JSON.
 type Outcome struct {
 	Run
 	Datasets    int     `json:"datasets"`
@@ -11,12 +11,12 @@ type Outcome struct {
 	SigmaErrSE  float64 `json:"sigma_err_se,omitzero"`
 	Err         float64 `json:"err"`                 // ‖Δ − Δ̂‖² + ‖σ − σ̂‖²
 	ErrSE       float64 `json:"err_se,omitzero"`     // standard error of Err over the datasets
-	Beta0       float64 `json:"beta0,omitzero"`      // inverse temperature β₀ = 1/s² of ρ₀; only HVAE
-	Volume      float64 `json:"volume,omitzero"`     // s·Π α_k, which is 1 unless the tempering is untied; only HVAE
+	Beta0       float64 `json:"beta0,omitzero"`      // inverse temperature β₀ = 1/s², where s is the s.d. of ρ₀; only for HVAE
+	Volume      float64 `json:"volume,omitzero"`     // s·Π α_k, which is 1 unless the tempering is untied; only for HVAE
 	ELBO        float64 `json:"elbo"`                // ELBO at θ̂, averaged over 10,000 draws
 	LogEvidence float64 `json:"log_evidence"`        // exact log p_θ̂(D)
 	Gap         float64 `json:"gap"`                 // LogEvidence − ELBO
-	TiedLimit   float64 `json:"tied_limit"`          // smallest possible gap of an HVAE with tied tempering at θ̂
+	TiedLimit   float64 `json:"tied_limit"`          // lower limit of the gap of an HVAE with tied tempering at θ̂
 	MLEDeltaErr float64 `json:"mle_delta_err"`       // DeltaErr of the maximum-likelihood estimate
 	MLESigmaErr float64 `json:"mle_sigma_err"`       // SigmaErr of the maximum-likelihood estimate
 	MLEErrSE    float64 `json:"mle_err_se,omitzero"` // standard error of mleErr
@@ -27,7 +27,7 @@ type Outcome struct {
 	mleErr float64 // MLEDeltaErr + MLESigmaErr
 }
 
-// numbers returns pointers to the numbers of o, each with a pointer to its standard error or nil.
+// numbers returns pointers to the numeric results in o, each paired with a pointer to its standard error, or with nil.
 func (o *Outcome) numbers() [][2]*float64 {
 	return [][2]*float64{
 		{&o.DeltaErr}, {&o.SigmaErr, &o.SigmaErrSE}, {&o.Err, &o.ErrSE}, {&o.Beta0}, {&o.Volume}, {&o.ELBO}, {&o.LogEvidence}, {&o.Gap},
@@ -35,7 +35,7 @@ func (o *Outcome) numbers() [][2]*float64 {
 	}
 }
 
-// Average returns the means of the outcomes of a method for several datasets, their standard errors and the sum of the seconds.
+// Average returns the mean outcome of a method over several datasets, with standard errors. The seconds are added up.
 func Average(outcomes []Outcome) Outcome {
 	mean := Outcome{Run: Run{Method: outcomes[0].Method, Dims: outcomes[0].Dims}, Datasets: len(outcomes)}
 	for i, number := range mean.numbers() {

@@ -14,7 +14,7 @@ import (
 //
 //	f(z) = z + û tanh(wᵀz + b)    (their equation 10).
 //
-// The parameters are Δ, log σ, u, w and b. All layers share u, w and b. PlanarFlow computes û from u.
+// The parameters are Δ, log σ, u, w and b. All layers use the same u, w and b. PlanarFlow computes û from u.
 // Initially, b is 0.1, and the elements of u and w are drawn from N(0, 0.1²) truncated at two
 // standard deviations. The bound is log p_θ(D, z_K) − log q_K(z_K), where
 //
@@ -44,7 +44,7 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
 }
 
 // PlanarFlow applies K planar layers with parameters u, w [d×1] and b [1×1] to the columns of z [d×n]. It
-// returns z_K [d×n] and the log determinants of the Jacobian matrices ∂z_K/∂z [1×n]. K must be at least 1.
+// returns z_K [d×n] and the log determinants [1×n] of the Jacobian matrices ∂z_K/∂z. K must be at least 1.
 //
 // A layer is invertible if wᵀû ≥ −1. The appendix of Rezende and Mohamed therefore replaces u with
 //

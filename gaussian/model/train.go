@@ -12,8 +12,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// NewTrainer returns a trainer that maximises the ELBO with RMSProp. Each column of a batch, whose elements
-// are 0, is a draw of the noise for the dataset. The seed determines the noise.
+// NewTrainer returns a trainer that maximises the ELBO of m with RMSProp. Each element of a batch adds one draw of the
+// noise, which the seed determines. The values of the elements do not matter, because there is only one dataset.
 func NewTrainer(m *Method, rate float64, seed uint64) *hvae.Trainer[float64] {
 	t := hvae.NewTrainer(m.Params, hvae.RMSProp[float64]{Rate: rate}, func(b *hvae.Block[float64]) *ad.Var[float64] {
 		return ad.BroadcastTo(m.ELBO(b.Params, b.Noise(m.NoiseRows)), 1, len(b.Batch))
@@ -35,7 +35,7 @@ type Config struct {
 type Run struct {
 	Method  string `json:"method"`
 	Dims    int    `json:"d"`
-	Dataset int    `json:"-"` // number of the dataset, from 0
+	Dataset int    `json:"-"` // index of the dataset
 }
 
 // Cost returns the approximate time of an iteration, in arbitrary units.
@@ -45,7 +45,7 @@ func (r Run) Cost() int {
 }
 
 // Train trains a method on a dataset. Except for Seconds, the outcome depends only on c and run. The dataset does not
-// depend on the method. Before each group of at most 100 iterations, Train calls progress with the number of iterations.
+// depend on the method. Before each group of at most 100 iterations, Train calls progress with the size of the group.
 // If ctx is done, Train returns ctx.Err(). If training diverges, Train returns an error that describes the run, the
 // iteration and the parameters.
 func (c Config) Train(ctx context.Context, run Run, progress func(iterations int)) (Outcome, error) {

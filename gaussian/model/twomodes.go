@@ -16,7 +16,7 @@ import (
 //
 //	p(x, z) = ½ N(z | −m, s²I) + ½ N(z | m, s²I),   m = (3, 0),   s = ½.
 //
-// Its integral over z is p(x) = 1. The potential barrier between the modes is 17 nats high. At
+// Its integral over z is p(x) = 1. The potential barrier between the modes is about 17 nats high. At
 // temperature 1, the mean kinetic energy is only 1 nat, so paths rarely cross the barrier.
 var TwoModes = hvaetest.TwoModes{Modes: [2]hvaetest.Mode{
 	{Weight: 0.5, Mean: linalg.Column(3.0, 0), SD: 0.5},
@@ -26,7 +26,7 @@ var TwoModes = hvaetest.TwoModes{Modes: [2]hvaetest.Mode{
 // A TwoModesFlow holds the settings of Algorithm 1 for the target TwoModes. The variational prior is
 // q⁰ = N(−m, PriorSD² I), around the left mode.
 type TwoModesFlow struct {
-	Tempering    string  `json:"tempering"`      // "none", "fixed", "free" or "untied"; the last two have equal α_k
+	Tempering    string  `json:"tempering"`      // "none", "fixed", "free" or "untied"; with the last two, all α_k are equal
 	PriorSD      float64 `json:"prior_sd"`       // standard deviation of q⁰
 	MomentumSD   float64 `json:"momentum_sd"`    // s, the standard deviation of ρ₀; only for "untied"
 	InvSqrtBeta0 float64 `json:"inv_sqrt_beta0"` // 1/√β₀ = Π 1/α_k; unused if Tempering is "none"
@@ -37,7 +37,7 @@ type TwoModesFlow struct {
 // A TwoModesDraw is one draw of Algorithm 1.
 type TwoModesDraw struct {
 	LogEstimate float64         // log p̂
-	Path        []TwoModesPhase // for k = 0 … K, or only for k = 0 and k = K
+	Path        []TwoModesPhase // positions and energies for k = 0 … K, or only for k = 0 and k = K
 }
 
 // A TwoModesPhase is the position z_k = (X, Y) on a path and the energy U(z_k) + ½‖ρ_k‖² in nats.
@@ -49,7 +49,7 @@ func (d TwoModesDraw) End() TwoModesPhase { return d.Path[len(d.Path)-1] }
 // ChangesMode reports whether the draw starts and ends in different modes.
 func (d TwoModesDraw) ChangesMode() bool { return d.Path[0].X*d.End().X < 0 }
 
-// Draw returns n draws, with their paths or only the start and the end. If ctx is done, Draw returns ctx.Err().
+// Draw returns n draws. If paths is false, each path has only its two ends. If ctx is done, Draw returns ctx.Err().
 func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand, paths bool) (draws []TwoModesDraw, err error) {
 	const batch = 500
 	var t ad.Tape[float64]
