@@ -18,8 +18,8 @@ import (
 //	log p^k(z) = (1 − β_k) log q⁰(z) + β_k log p_θ(x, z),   β_k = k/K,
 //	p̂_θ(x)    = Π_k p^(k+1)(z_k) / p^k(z_k),   k = 0, …, K − 1.
 //
-// Each kernel is reversible, so p̂_θ(x) is a special case of equation 3 (eq:generalizedJarzynski).
-// The memory use does not depend on K or Leapfrogs. An AIS is not safe for concurrent use.
+// Each kernel is reversible, so p̂_θ(x) is a special case of equation 3 (eq:generalizedJarzynski). Memory use does not
+// depend on K or Leapfrogs. An AIS is not safe for concurrent use.
 type AIS[T linalg.Float] struct {
 	Tape      *ad.Tape[T]                   // for densities and gradients; the methods reset it
 	Target    func(t *ad.Tape[T]) Target[T] // returns the target of the B columns on tape t
@@ -29,22 +29,22 @@ type AIS[T linalg.Float] struct {
 	StepSizes []float64                     // leapfrog step size of each kernel [K−1] in units of SD, from Tune
 }
 
-// Forward starts the chains at draws from q⁰ and runs them. It returns their last states and log p̂_θ(x) [B]. The
-// expectation of log p̂_θ(x) is at most log p_θ(x). Chain j uses the random numbers of streams[j]. The methods test ctx
-// before each kernel and return its error if it is done.
+// Forward starts the chains at draws from q⁰ and runs them. It returns their last states and their estimates log
+// p̂_θ(x) [B]. The expectation of log p̂_θ(x) is at most log p_θ(x). Chain j uses the random numbers of streams[j].
+// Forward, Reverse and Tune test ctx before each kernel and return its error if it is done.
 func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (end *Particles[T], logEstimates []float64, err error) {
 	return a.run(ctx, a.start(streams), streams, func(i int) int { return i })
 }
 
 // Reverse runs the chains backwards from exact draws z [ℓ×B] from the posterior p_θ(z|x). It returns their last states
-// and log p̂_θ(x) [B]. Because E[1/p̂_θ(x)] = 1/p_θ(x), the expectation of log p̂_θ(x) is at least log p_θ(x)
-// (bidirectional Monte Carlo: Grosse, Ghahramani and Adams, 2015). If z ~ p_θ(z) and x ~ p_θ(x|z) are simulated, z is an
-// exact draw from the posterior.
+// and their estimates log p̂_θ(x) [B]. Because E[1/p̂_θ(x)] = 1/p_θ(x), the expectation of log p̂_θ(x) is at least log
+// p_θ(x) (bidirectional Monte Carlo: Grosse, Ghahramani and Adams, 2015). If z ~ p_θ(z) and then x ~ p_θ(x|z) are
+// simulated, z is such a draw.
 func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand) (end *Particles[T], logEstimates []float64, err error) {
 	return a.run(ctx, a.At(z.Clone()), streams, func(i int) int { return a.Steps - i })
 }
 
-// run applies the kernels kernel(1), …, kernel(K−1) to p. In each of the K states of a chain, it adds
+// run applies the kernels with the numbers kernel(1), …, kernel(K−1) to p. At each of the K states of a chain, it adds
 // log p^(k+1)(z)/p^k(z) = (log p_θ(x, z) − log q⁰(z))/K to log p̂_θ(x).
 func (a *AIS[T]) run(ctx context.Context, p *Particles[T], streams []*rand.Rand, kernel func(i int) int) (*Particles[T], []float64, error) {
 	logEstimates := make([]float64, p.Z.Cols)
@@ -98,7 +98,7 @@ type Particles[T linalg.Float] struct {
 // Acceptance returns the mean acceptance probability of all kernels applied to p, or NaN if no kernel was applied.
 func (p *Particles[T]) Acceptance() float64 { return p.rates / float64(p.moves) }
 
-// At returns B chains in the states z [ℓ×B]. The result shares memory with z. At panics if a field of a is
+// At returns B chains in the states z [ℓ×B]. The result shares memory with z. At panics if a field of the AIS is
 // missing or has an impossible value, or if z has the wrong number of rows.
 func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
 	require(a.Tape != nil, "AIS.Tape is nil")
@@ -112,7 +112,7 @@ func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
 	return p
 }
 
-// evaluate computes log q⁰(z), log p_θ(x, z) and ∇U(z) for the states p.
+// evaluate computes log q⁰(z), log p_θ(x, z) and ∇U(z) for the states z of the chains p.
 func (a *AIS[T]) evaluate(p *Particles[T]) {
 	z, target := a.Tape.Const(p.Z), a.Target(a.Tape)
 	logPrior := DiagonalNormal[T]{a.Tape.Const(a.Mean), a.Tape.Const(a.SD)}.LogDensity(z).Value.Data
@@ -140,9 +140,9 @@ func normals[T linalg.Float](streams []*rand.Rand, rows int) linalg.Matrix[T] {
 	return m
 }
 
-// Move applies kernel k to the states p and returns the mean acceptance probability. The kernel
-// draws a momentum ρ ~ N(0, I) and takes leapfrog steps from (z, ρ) to (z′, ρ′). It accepts z′
-// with probability min(1, exp(H(z, ρ) − H(z′, ρ′))), where H(z, ρ) = −log p^k(z) + ½ρᵀρ.
+// Move applies kernel k to the chains p and returns the mean acceptance probability. The kernel draws a momentum ρ ~
+// N(0, I) and takes leapfrog steps from (z, ρ) to (z′, ρ′). It accepts z′ with probability min(1, exp(H(z, ρ) − H(z′,
+// ρ′))), where H(z, ρ) = −log p^k(z) + ½ρᵀρ.
 func (a *AIS[T]) Move(p *Particles[T], k int, streams []*rand.Rand) (rate float64) {
 	require(len(streams) == p.Z.Cols, "AIS has %d streams for z %v; it needs %d streams, one for each column", len(streams), p.Z.Shape(), p.Z.Cols)
 	q := &Particles[T]{Z: p.Z.Clone(), logPrior: slices.Clone(p.logPrior), logJoint: slices.Clone(p.logJoint), gradU: p.gradU.Clone()}
@@ -183,7 +183,7 @@ func (a *AIS[T]) energy(p *Particles[T], rho linalg.Matrix[T], k, j int) (energy
 	return energy - ((1-beta)*p.logPrior[j] + beta*p.logJoint[j])
 }
 
-// leapfrog takes one leapfrog step of kernel k from the states p and the momenta rho, and updates both.
+// leapfrog takes one leapfrog step of kernel k and updates the states of the chains p and their momenta rho.
 func (a *AIS[T]) leapfrog(p *Particles[T], rho linalg.Matrix[T], k int) {
 	a.Tape.Reset()
 	epsilon := ad.Scale(a.Tape.Const(a.SD), T(a.StepSizes[k-1]))

@@ -33,7 +33,7 @@ func ExampleAIS() {
 		Steps:     400,
 		Leapfrogs: 5,
 	}
-	ctx := context.Background() // if it is done, the methods return its error
+	ctx := context.Background() // if ctx is done, Tune, Forward and Reverse return its error
 	ais.StepSizes, _ = ais.Tune(ctx, streams("tuning"), 3)
 	end, lower, _ := ais.Forward(ctx, streams("chains"))
 	mean, se := linalg.MeanSE(lower)
@@ -52,7 +52,7 @@ func ExampleAIS() {
 	// log p(x) ≤ -3.0, standard error 0.01
 }
 
-// annealed returns an AIS from q⁰ = N(0, 1) to the given target in one dimension. The caller sets StepSizes.
+// annealed returns an AIS from q⁰ = N(0, 1) to the given target in one dimension. The caller must set StepSizes.
 func annealed(target hvae.Target[float64], steps int) *hvae.AIS[float64] {
 	return &hvae.AIS[float64]{
 		Tape: new(ad.Tape[float64]), Target: func(*ad.Tape[float64]) hvae.Target[float64] { return target },
@@ -127,7 +127,7 @@ func TestTunedKernelsAcceptTwoThirdsOfProposals(t *testing.T) {
 	}
 }
 
-// cliff is a target with p(x, z) = N(z | 0, 1) for z < 1. For z ≥ 1, log p(x, z) = beyond.
+// cliff is a target with p(x, z) = N(z | 0, 1) for z < 1. For z ≥ 1, log p(x, z) is the constant beyond.
 type cliff struct{ beyond float64 }
 
 func (c cliff) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -189,8 +189,8 @@ func TestCancelledAISReturnsAnError(t *testing.T) {
 			}
 			return hvaetest.Bimodal
 		}
-		// Without cancellation, the methods evaluate the target 28 or 56 times. The kernel that is running
-		// when the context is cancelled takes three leapfrog steps and must be the last.
+		// Without cancellation, the methods evaluate the target 28 or 56 times. The context is cancelled while a kernel
+		// runs. This kernel takes three leapfrog steps and must be the last.
 		if err := run(ctx, a); err != context.Canceled || evaluations > 7 {
 			t.Errorf("after cancellation, %s evaluates the target %d times and returns the error %v; want at most 7 and context.Canceled", name, evaluations, err)
 		}

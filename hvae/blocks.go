@@ -15,8 +15,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// A Block is a part of a batch. A batch is a list of column numbers, for example of a matrix of observations.
-// The B columns of a block are computed on one tape.
+// A Block is a part of a batch. A batch is a list of numbers of columns, for example of columns in a matrix of
+// observations. The B columns of a block are computed on one tape.
 type Block[T linalg.Float] struct {
 	Tape   *ad.Tape[T]
 	Params []*ad.Var[T] // all parameters on Tape, in the order of Evaluator.Params; see Var
@@ -33,7 +33,7 @@ type stream struct {
 	pcg        rand.PCG
 }
 
-// Var returns parameter p on the tape of the block.
+// Var returns the variable of parameter p on the tape of the block.
 func (b *Block[T]) Var(p *Param[T]) *ad.Var[T] {
 	i := slices.Index(b.params, p)
 	require(i >= 0, "Block.Var: the parameter is not one of the trainer's or evaluator's")
@@ -61,8 +61,8 @@ func (b *Block[T]) Rng(j int) *rand.Rand { return b.streams[j].Rand }
 // Noise returns a constant [rows×B] of independent draws from N(0, 1). Column j is drawn from Rng(j).
 func (b *Block[T]) Noise(rows int) *ad.Var[T] { return b.Draws(rows, 1) }
 
-// Draws returns the noise for L draws per column, a constant [rows×(B·L)] from N(0, 1). Its columns j·L to
-// j·L + L − 1 are drawn from Rng(j).
+// Draws returns the noise for L draws per column as a constant [rows×(B·L)] with independent N(0, 1) elements. Columns
+// j·L to j·L + L − 1 are drawn from Rng(j).
 func (b *Block[T]) Draws(rows, L int) *ad.Var[T] {
 	require(rows >= 0 && L >= 0, "Block.Noise or Block.Draws: the number of rows or draws is negative")
 	m := b.Tape.Matrix(rows, len(b.Batch)*L)
@@ -81,9 +81,9 @@ type Evaluator[T linalg.Float] struct {
 	blocks []*Block[T] // one per goroutine, reused for all blocks that the goroutine computes
 }
 
-// Each calls f for each block of a batch. The parameters are constants. The seed determines the noise. A column
-// that occurs twice gets separate noise each time. Concurrent calls of f have different blocks, whose variables
-// are valid until f returns. If ctx is done, Each calls f for no further block and returns ctx's error.
+// Each calls f for each block of a batch. The parameters are constants on the tape. The seed determines the noise. A
+// column that occurs twice gets separate noise each time. Calls of f may be concurrent, with different blocks. The
+// variables of a block are valid until f returns. If ctx is done, Each does not call f again and returns ctx's error.
 func (e *Evaluator[T]) Each(ctx context.Context, batch []int, seed uint64, f func(b *Block[T])) error {
 	return e.each(ctx, batch, random.NewBatch(seed, "algorithm 2 evaluation"), (*ad.Tape[T]).Const, f)
 }
@@ -122,7 +122,7 @@ func (e *Evaluator[T]) count(n int) int {
 	return (n + e.size() - 1) / e.size()
 }
 
-// each implements Each for the given random streams. The function put puts the parameters on a tape.
+// each implements Each for the given random streams. The function put records a parameter on a tape.
 func (e *Evaluator[T]) each(ctx context.Context, batch []int, noise random.Batch, put func(*ad.Tape[T], linalg.Matrix[T]) *ad.Var[T], f func(b *Block[T])) error {
 	count := e.count(len(batch))
 	for _, p := range e.Params {

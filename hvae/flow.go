@@ -29,8 +29,8 @@ func (f *Flow[T]) Path(s Phase[T]) (path []Phase[T]) {
 	return path
 }
 
-// forward applies H to start. If path is not nil, forward appends all phases to path. For K = 0, only the phase of
-// the result is set.
+// forward applies H to start. If path is not nil, forward appends all phases to *path. For K = 0, it sets only the
+// field Phase of the result.
 func (f *Flow[T]) forward(start Phase[T], path *[]Phase[T]) (s state[T]) {
 	require(f.Target != nil, "Flow.Target is nil")
 	require(f.K >= 0, "Flow.K is negative")

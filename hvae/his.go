@@ -12,12 +12,12 @@ type Sample[T linalg.Float] struct {
 	epsilon, gamma0 *ad.Var[T] // noise ε and γ₀ [ℓ×B]
 	logPrior        *ad.Var[T] // log q⁰(z₀) [1×B]
 	logJoint        *ad.Var[T] // log p_θ(x, z_K) [1×B]
-	logVolume       *ad.Var[T] // log(s^ℓ Π α_k^ℓ) [1×1], the constant 0 if the tempering is tied: s·Π α_k = 1
+	logVolume       *ad.Var[T] // log(s^ℓ Π α_k^ℓ) [1×1]; the constant 0 if the tempering is tied, because s·Π α_k = 1
 }
 
-// HIS runs Algorithm 1 (alg:his) with noise ε ~ N(0, I) and γ₀ ~ N(0, I), each [ℓ×B]. It computes z₀ ~ q⁰ from ε
-// with prior.Draw, sets ρ₀ = s·γ₀ ~ N(0, s²I), where s = 1/√β₀ unless the tempering is untied, and applies the flow f
-// to (z₀, ρ₀). Therefore p̂_θ(x) is a smooth function of the noise (equation 6, eqn:reparameterization).
+// HIS runs Algorithm 1 (alg:his) with noise ε ~ N(0, I) and γ₀ ~ N(0, I), each [ℓ×B]. It computes z₀ ~ q⁰ from ε with
+// prior.Draw, sets ρ₀ = s·γ₀ ~ N(0, s²I), and applies the flow f to (z₀, ρ₀). Unless the tempering is untied, s =
+// 1/√β₀. The estimate p̂_θ(x) is a smooth function of the noise (equation 6, eqn:reparameterization).
 func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T]) Sample[T] {
 	z0, logPrior := prior.Draw(epsilon)
 	mustBe("log q⁰(z₀) of the variational prior", logPrior, z0, 1)
@@ -50,13 +50,13 @@ func (s Sample[T]) LogEstimate() *ad.Var[T] {
 //
 //	Var(ELBO) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).
 //
-// Var(ELBO) is larger than Var(log p̂) if the covariance is less than ℓ/4. If the flow reaches the posterior,
-// Var(log p̂) = 0 but Var(ELBO) = ℓ/2. Use ELBO to train, because it needs fewer operations for the same gradients, and
-// LogEstimate to report results.
+// Var(ELBO) is larger than Var(log p̂) if the covariance is less than ℓ/4. If the flow transforms the prior exactly
+// into the posterior, Var(log p̂) = 0 but Var(ELBO) = ℓ/2. Use ELBO to train, because it needs fewer operations for the
+// same gradients, and LogEstimate to report results.
 func (s Sample[T]) ELBO() *ad.Var[T] { return s.elbo(s.logPrior) }
 
 // EntropyELBO returns ELBO [1×B] with −log q⁰(z₀) replaced by −log q⁰(z₀) − ½εᵀε + ℓ/2, which has the same mean. If q⁰
-// is a DiagonalNormal, this is the entropy of q⁰, and the estimate varies less.
+// is a DiagonalNormal, the new term is the entropy of q⁰, and the estimate usually varies less.
 func (s Sample[T]) EntropyELBO() *ad.Var[T] {
 	halfSquares := ad.AddConst(ad.Scale(squaredNorms(s.epsilon), 0.5), -T(s.epsilon.Rows())/2)
 	return s.elbo(ad.Add(s.logPrior, halfSquares))

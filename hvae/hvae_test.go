@@ -23,13 +23,13 @@ func mustPanic(t *testing.T, want string, f func()) {
 	f()
 }
 
-// The second element has zero gradients and must not change.
+// The second element of the parameter has zero gradients and must not change.
 func TestAdamaxMatchesItsFormula(t *testing.T) {
 	const rate = 0.01
 	o := hvae.NewAdamax(rate)
 	p, averages := []float64{1, 2}, [][]float64{{0, 0}, {0, 0}}
 	theta, m, u := 1.0, 0.0, 0.0
-	for i, g := range []float64{1e-8, 3, -1, 0.5, 0, -7} { // the first gradient equals ε, as in g/(|g| + ε) = ½
+	for i, g := range []float64{1e-8, 3, -1, 0.5, 0, -7} { // the first gradient equals ε, so the first step is rate/2
 		o.Ascend(i+1, p, []float64{g, 0}, averages)
 		m, u = 0.9*m+0.1*g, math.Max(0.999*u, math.Abs(g))
 		theta += rate / (1 - math.Pow(0.9, float64(i+1))) * m / (u + 1e-8)
@@ -70,8 +70,8 @@ func TestImportanceBoundIsTheLogarithmOfTheMean(t *testing.T) {
 	mustPanic(t, "log p̂ is [1×6] for L = 4", func() { hvae.ImportanceBound(l, 4) })
 }
 
-// The expected k̂ comes from a separate program. It uses the formulas of the function gpdfit in loo, the
-// R package by the authors of Pareto smoothed importance sampling. The tail has L/5 or 3√L weights.
+// The expected k̂ comes from a separate program with the formulas of gpdfit, a function in the R package loo by the
+// authors of Pareto smoothed importance sampling. The tail has L/5 = 40 or 3√L = 300 weights.
 func TestTailShapeAgreesWithAnotherImplementation(t *testing.T) {
 	for _, c := range []struct {
 		L       int
@@ -87,7 +87,7 @@ func TestTailShapeAgreesWithAnotherImplementation(t *testing.T) {
 	}
 }
 
-// If the largest weight dwarfs the tail, k̂ must be +Inf, not NaN. Equal weights have no tail.
+// If the largest weight dwarfs the tail, k̂ must be +Inf, not NaN. If all weights are equal, k̂ must be NaN.
 func TestTailShapeOfDegenerateWeights(t *testing.T) {
 	for scale, want := range map[float64]float64{1e3: math.Inf(1), math.Inf(1): math.Inf(1), 0: math.NaN()} {
 		logs := make([]float64, 100)
@@ -100,7 +100,7 @@ func TestTailShapeOfDegenerateWeights(t *testing.T) {
 	}
 }
 
-// A step with another target, or from a changed position, must use the gradient at that position of that target.
+// A step with another target, or from a changed position, must use the gradient of the new target at the new position.
 func TestPhaseDoesNotRememberTheTargetThatMovedIt(t *testing.T) {
 	var tape ad.Tape[float64]
 	a, b, epsilon := hvaetest.Quadratic{Omega: 1}, hvaetest.Quadratic{Omega: 10}, tape.Fill(1, 1, 0.1)

@@ -12,12 +12,12 @@ import (
 type Evidence struct {
 	Log           float64 // log (1/L) Σ p̂ᵢ
 	StandardError float64 // of Log, sd(p̂)/(√L · mean(p̂)) by the delta method; +Inf for L = 1
-	// TailShape is the shape k̂ of a generalised Pareto distribution that is fitted to the tail, the
-	// largest min(L/5, 3√L) values p̂ᵢ. For k̂ > ½, p̂ has infinite variance and StandardError is too
-	// small. For k̂ > 0.7, no practical L suffices (Vehtari et al., Pareto smoothed importance
-	// sampling, 2024). TailShape is +Inf if more than a quarter of the tail is smaller than the largest p̂ᵢ
-	// by a factor of e⁷⁰⁰. It is NaN if the tail has fewer than five values, or if at least a quarter of
-	// them equal the largest value below the tail, up to rounding relative to the maximum.
+	// TailShape is the shape k̂ of a generalised Pareto distribution that is fitted to the tail. The tail consists of
+	// the largest min(L/5, 3√L) values p̂ᵢ. For k̂ > ½, p̂ has infinite variance and StandardError is too small. For k̂
+	// > 0.7, no practical L suffices (Vehtari et al., Pareto smoothed importance sampling, 2024). TailShape is +Inf if
+	// more than a quarter of the tail is smaller than the largest p̂ᵢ by a factor of e⁷⁰⁰. It is NaN if the tail has
+	// fewer than five values, or if at least a quarter of them equal the largest value below the tail, up to a rounding
+	// error relative to the largest p̂ᵢ.
 	TailShape float64
 }
 
@@ -39,11 +39,11 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 	return e
 }
 
-// ImportanceBound returns log (1/L) Σ p̂ᵢ over the L adjacent draws of each column. The argument log p̂ is
-// [1×(B·L)], and the result is [1×B]. For every L, its expectation is a lower bound of log p_θ(x), which does not
-// become smaller for larger L (Burda, Grosse and Salakhutdinov, 2016). The result for L = 1 is log p̂. Its
-// gradient weights each draw by p̂ᵢ/Σ p̂. The signal-to-noise ratio of the gradient with respect to the encoder
-// falls as 1/√L (Rainforth et al., Tighter variational bounds are not necessarily better, 2018).
+// ImportanceBound returns log (1/L) Σ p̂ᵢ over the L adjacent draws of each column. The argument log p̂ is [1×(B·L)],
+// and the result is [1×B]. For every L, the expectation of the result is a lower bound on log p_θ(x), and this bound
+// does not decrease as L increases (Burda, Grosse and Salakhutdinov, 2016). For L = 1, the result is log p̂. The
+// gradient of the result weights each draw by p̂ᵢ/Σ p̂. The signal-to-noise ratio of the gradient with respect to the
+// encoder falls as 1/√L (Rainforth et al., Tighter variational bounds are not necessarily better, 2018).
 func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] {
 	require(logEstimates.Rows() == 1 && L > 0 && logEstimates.Cols()%L == 0, "ImportanceBound: log p̂ is %v for L = %d; it must be [1×(B·L)]", logEstimates.Value.Shape(), L)
 	if L == 1 {

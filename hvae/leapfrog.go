@@ -32,14 +32,14 @@ func Leapfrog[T linalg.Float](target Target[T], epsilon *ad.Var[T], s Phase[T]) 
 	return leapfrog(target, stepSizeOf(epsilon, 1, 1, s.Z), evaluate(target, s)).Phase
 }
 
-// A state is a phase and the results of the target at z.
+// A state is a phase and the values of the target at its position z.
 type state[T linalg.Float] struct {
 	Phase[T]
 	gradU    *ad.Var[T] // ∇U(z) [ℓ×B]
 	logJoint *ad.Var[T] // log p_θ(x, z) [1×B], or nil if the target is a ClosedForm
 }
 
-// evaluate returns the state with the phase s, whose Rho may be nil.
+// evaluate evaluates the target at s.Z and returns the state with the phase s. The momentum s.Rho may be nil.
 func evaluate[T linalg.Float](target Target[T], s Phase[T]) state[T] {
 	gradU, logJoint := PotentialGradient(target, s.Z)
 	return state[T]{s, gradU, logJoint}
@@ -53,8 +53,8 @@ func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state
 	return s
 }
 
-// recomputed returns leapfrog(target, e, s), but the tape keeps only one matrix, which stacks z, ρ and ∇U(z), of
-// n = ℓ rows each, and log p_θ(x, z), of one row.
+// recomputed returns leapfrog(target, e, s), but the tape keeps only one matrix for the step. Its rows are z, ρ and
+// ∇U(z), each with n = ℓ rows, and log p_θ(x, z), with one row.
 func recomputed[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state[T] {
 	y, n := ad.Recomputed(func(v []*ad.Var[T]) *ad.Var[T] {
 		s := leapfrog(target, stepSize[T]{v[3], v[4]}, state[T]{Phase[T]{v[0], v[1]}, v[2], nil})
@@ -64,7 +64,7 @@ func recomputed[T linalg.Float](target Target[T], e stepSize[T], s state[T]) sta
 	return state[T]{Phase[T]{part(0), part(1)}, part(2), part(3)}
 }
 
-// logJointOf returns s.logJoint if it is known, or else evaluates log p_θ(x, z).
+// logJointOf returns s.logJoint if it is not nil. Otherwise, it evaluates log p_θ(x, z).
 func (s state[T]) logJointOf(target Target[T]) *ad.Var[T] {
 	if s.logJoint != nil {
 		return s.logJoint

@@ -13,16 +13,16 @@ import (
 // the posterior is far from the variational prior or has several modes. Good initial values are 1/√β₀ between 1.2 and 2,
 // or α_k = 0.9.
 //
-// The paper ties the two, s = 1/√β₀ and Π α_k = √β₀ < 1, so that the inverse temperature increases from β₀ to β_K = 1
-// (FixedTempering, FreeTempering). The flow then multiplies volumes by Π α_k^ℓ = s^−ℓ, so for every target, K and ε the
-// entropy H is constant: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)). Therefore a tied flow cannot narrow q⁰ without widening ρ_K.
-// If the posterior is normal and ΔH = H(q⁰) − H(p_θ(z|x)), no tied flow of any length K has a bound closer than
+// The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1, so that the inverse temperature increases from β₀ to β_K
+// = 1 (FixedTempering, FreeTempering). The flow then multiplies volumes by Π α_k^ℓ = s^−ℓ, so for every target, K and ε
+// the entropy H is constant: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)). Therefore a tied flow cannot narrow q⁰ without widening
+// ρ_K. If the posterior is normal and ΔH = H(q⁰) − H(p_θ(z|x)), every tied flow of any length K has the gap
 //
 //	log p_θ(x) − ELBO ≥ ℓ(exp(ΔH/ℓ) − 1) − ΔH,
 //
-// because among all densities of one entropy, a copy of N that is scaled by exp(ΔH/2ℓ) has the smallest
-// Kullback-Leibler divergence from a normal density N. If q⁰ and the posterior are products over dimensions, so is the
-// flow, and the limit holds for each dimension. UntiedTempering frees s, and the limit disappears.
+// because among all densities whose entropy exceeds that of a normal density N by ΔH, N scaled by exp(ΔH/2ℓ) has the
+// smallest Kullback-Leibler divergence from N. If q⁰ and the posterior are products over dimensions, the flow acts on
+// each dimension separately, and the limit holds for each. With UntiedTempering, s is free, and there is no such limit.
 type Tempering[T linalg.Float] struct {
 	alpha      *ad.Var[T] // α₁ … α_K, [K×1], or [K×ℓ] with one element per dimension; nil if α_k = 1
 	momentumSD *ad.Var[T] // s, [1×1], or [1×ℓ] with one element per dimension; nil if s = 1
@@ -68,8 +68,8 @@ func UntiedTempering[T linalg.Float](alpha, momentumSD *ad.Var[T]) Tempering[T] 
 	return Tempering[T]{alpha, momentumSD, true}
 }
 
-// mustBeFactors panics if an element of v is not in [smallest, largest]. It accepts 0 for factors and NaN, which occur
-// if training diverges, and which Trainer.Step reports as an error.
+// mustBeFactors panics if an element of v is not in [smallest, largest]. It accepts NaN and, if smallest is 0, also 0.
+// These values occur if training diverges, and Trainer.Step then returns an error.
 func mustBeFactors[T linalg.Float](function, name string, v *ad.Var[T], smallest, largest T) {
 	for _, x := range v.Value.Data {
 		if x < smallest || x > largest {
@@ -95,7 +95,7 @@ func (t Tempering[T]) check(K, dims int) {
 	}
 }
 
-// logVolume returns log(s^ℓ Π α_k^ℓ) [1×1] for ℓ = dims, the constant 0 if s·Π α_k = 1.
+// logVolume returns log(s^ℓ Π α_k^ℓ) [1×1] for ℓ = dims. It is the constant 0 if the tempering is tied.
 func (t Tempering[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	if !t.untied {
 		return tape.Scalar(0)
@@ -103,12 +103,12 @@ func (t Tempering[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	return ad.Add(sumOfLogs(t.momentumSD, dims), sumOfLogs(t.alpha, dims))
 }
 
-// sumOfLogs returns the sum of log v over rows and dimensions [1×1]. If v has one column, it holds for each dimension.
+// sumOfLogs returns the sum of log v over rows and dimensions [1×1]. A single column holds for all dimensions.
 func sumOfLogs[T linalg.Float](v *ad.Var[T], dims int) *ad.Var[T] {
 	return ad.Scale(ad.Sum(ad.Log(v)), T(dims)/T(v.Cols()))
 }
 
-// row returns row k of v, [n×1] for n columns, which is broadcast to the columns of a position.
+// row returns row k of v as a column [n×1], where n is the number of columns of v.
 func row[T linalg.Float](v *ad.Var[T], k int) *ad.Var[T] {
 	return ad.Reshape(ad.RowRange(v, k, k+1), v.Cols(), 1)
 }

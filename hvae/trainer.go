@@ -24,15 +24,15 @@ func (bound Bound[T]) row(b *Block[T]) *ad.Var[T] {
 	return v
 }
 
-// A Trainer maximises the mean of a bound over batches of data by stochastic gradient ascent
-// (Algorithm 2, alg:vi, and equation 11, eqn:ELBO). Each goroutine computes blocks of the batch:
+// A Trainer maximises the mean of a bound over batches of data by stochastic gradient ascent (Algorithm 2, alg:vi, and
+// equation 11, eqn:ELBO). The batch is divided into blocks, which are computed concurrently:
 //
 //	batch      | 1 … 16 | 17 … 32 | 33 … 40 |
 //	bound          L₁   +    L₂   +    L₃
 //	gradient      ∇L₁   +   ∇L₂   +   ∇L₃
 //
-// The terms are added from left to right, so results are bit-identical on any number of cores. The evaluator is
-// for the same parameters, which must not be replaced. A Trainer is not safe for concurrent use.
+// The terms are added from left to right, so results are bit-identical on any number of cores. The embedded Evaluator
+// has the same list of parameters, which must not be changed. A Trainer is not safe for concurrent use.
 type Trainer[T linalg.Float] struct {
 	Evaluator[T]
 	Bound Bound[T]

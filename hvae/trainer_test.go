@@ -54,8 +54,8 @@ func sampled(b *hvae.Block[float64]) *ad.Var[float64] {
 	return ad.Scale(ad.Square(ad.Sub(b.Params[0], b.Noise(1))), -0.5)
 }
 
-// In float32, 1e8 + 1 = 1e8. The sum from left to right is therefore 2, and most other orders give another sum. The
-// parameter has 100,000 elements, so several goroutines add its gradients.
+// In float32, 1e8 + 1 = 1e8. The sum of the slopes from left to right is therefore 2, but most other orders give
+// another sum. The parameter has 100,000 elements, so several goroutines add its gradients.
 func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
 	slopes, theta := []float32{1e8, 1, -1e8, 1, 1}, make([]float32, 100_000)
 	for _, procs := range []int{1, 2, 5} {
@@ -80,8 +80,8 @@ func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
 	}
 }
 
-// The bound of column j is (7 + 2j)(θ₁ + θ₂), where θ = (2, 3). For each batch and block size, the gradient must be
-// twice the mean of 7 + 2j, and the bound must be five times this mean. Earlier batches must not affect either.
+// The bound of column j is (7 + 2j)(θ₁ + θ₂), where θ = (2, 3). For each batch and block size, each element of the
+// gradient must be the mean of 7 + 2j, and the bound must be five times this mean, whatever the earlier batches.
 func TestStepAveragesOverBatchesAndBlocksOfAnySize(t *testing.T) {
 	data := linalg.Of(2, 7, []float64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13})
 	for _, size := range []int{0, 1, 2, 5, 7, 100} {
@@ -215,7 +215,7 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 	}
 }
 
-// The noise of a column must depend only on the seed, the step and the column's position, and all noise must differ.
+// The noise of a column must depend only on the seed, the step and the column's position, and all draws must differ.
 func TestNoiseIsSeparateForColumnsStepsSeedsAndEvaluations(t *testing.T) {
 	run := func(seed uint64, procs, blockSize, L int) (noise []float64) {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
@@ -258,8 +258,8 @@ func TestNoiseIsSeparateForColumnsStepsSeedsAndEvaluations(t *testing.T) {
 	}
 }
 
-// If the context is done before a call, the trainer must not call the bound. If the bound cancels it in the first
-// block, the trainer must not compute the other blocks. A cancelled call must not change the trainer.
+// If the context is done before a call, the trainer must not call the bound. If the bound cancels the context in the
+// first block, the trainer must not compute the other blocks. A cancelled call must not change the trainer.
 func TestCancelledCallDoesNotChangeState(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var ctx context.Context
@@ -311,8 +311,8 @@ func slopeTooLargeAtZero(x *ad.Var[float64]) *ad.Var[float64] {
 }
 
 func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
-	// In each case, the bound is f(θ + shift) for column 5, and f(θ + 1) for other columns. The error of Step must
-	// contain all strings in want.
+	// In each case, the bound is f(θ + shift) for column 4, counted from 0, and f(θ + 1) for all other columns. The
+	// error of Step must contain all strings in want.
 	for _, c := range []struct {
 		name         string
 		f            func(x *ad.Var[float64]) *ad.Var[float64]

@@ -10,11 +10,11 @@ import (
 	"hvae/linalg/random"
 )
 
-// TestTarget checks a target at points z [ℓ], by default at three points near the origin for ℓ = dims. The
-// function bind returns the target on a tape. TestTarget returns an error that describes the first fault:
+// TestTarget checks a target at the given points z [ℓ], or at three points near the origin, for ℓ = dims. The function
+// bind returns the target on a tape. TestTarget returns an error unless all these conditions hold:
 //   - log p(x, z) must be [1×B], and each column must depend only on the same column of z.
-//   - The gradients of U and, for a random vector v, of vᵀ∇U must agree with numerical differentiation. Training
-//     needs the second, so a ClosedForm must compute ∇U with operations on the tape.
+//   - The gradients of U and, for a random vector v, of vᵀ∇U must agree with numerical differentiation. Training needs
+//     the gradient of vᵀ∇U, so a ClosedForm must compute ∇U with operations on the tape.
 //   - Numerical differentiation must be accurate. If it is not, choose other points.
 func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, points ...[]float64) error {
 	points = orNormal(points, 3, dims)
@@ -52,16 +52,16 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, p
 	return nil
 }
 
-// TestFlow checks a flow at points (z, ρ) [2ℓ], by default at one point near the origin for ℓ = dims. The function bind
-// returns the flow on a tape. TestFlow returns an error unless Inverse undoes Forward and LogDet agrees with the
-// determinant of the numerical Jacobian. It also returns an error if rounding or numerical differentiation is too
-// inaccurate, for example because large step sizes make the flow unstable.
+// TestFlow checks a flow at the given points (z, ρ) [2ℓ], where ℓ = dims. Without points, it checks one point near the
+// origin. The function bind returns the flow on a tape. TestFlow returns an error unless Inverse undoes Forward and
+// LogDet agrees with the determinant of the numerical Jacobian. It also returns an error if rounding or numerical
+// differentiation is too inaccurate, for example because large step sizes make the flow unstable.
 func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, points ...[]float64) error {
 	forward := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return bind(t).Forward(s) })
 	inverse := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return Inverse(bind(t), s) })
 	for _, s := range orNormal(points, 1, 2*dims) {
 		end := forward(s)
-		// The inverse starts from H(z, ρ)·(1 + 10⁻⁹h), so that the results for two h differ by more than by rounding.
+		// The inverse starts from H(z, ρ)·(1 + 10⁻⁹h), so that results for two h differ by more than a rounding error.
 		if err := compare("H⁻¹(H(z, ρ))", s, s, func(h float64) []float64 {
 			return inverse(Apply(end, func(v float64) float64 { return v * (1 + 1e-9*h) }))
 		}); err != nil {
@@ -78,8 +78,8 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 	return nil
 }
 
-// compare returns an error unless got agrees with numerical(step/8), up to ten times its error and a relative
-// difference of 10⁻⁶. The error is the difference between numerical(step) and numerical(step/8).
+// compare returns an error unless got agrees with numerical(step/8). The tolerance is 10⁻⁶ (relative) plus ten times
+// the error of numerical(step/8), which is estimated by the difference from numerical(step).
 func compare(quantity string, at, got []float64, numerical func(h float64) []float64) error {
 	coarse, fine := numerical(step), numerical(step/8)
 	for i, want := range fine {

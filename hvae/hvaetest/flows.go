@@ -18,8 +18,8 @@ type Scheme struct {
 	PerLayer  bool   // whether each step has separate step sizes
 }
 
-// Schemes returns a scheme for each kind of tempering and each of K = 0, 1, 2 and 5. For K > 1, it returns
-// two schemes: with the same step sizes for all steps, and with separate step sizes for each step.
+// Schemes returns schemes with no, fixed and free tempering for each of K = 0, 1, 2 and 5. For K > 1, there are two
+// schemes of each kind: one with the same step sizes for all steps, and one with separate step sizes for each step.
 func Schemes() (all []Scheme) {
 	for _, K := range []int{0, 1, 2, 5} {
 		for _, tempering := range []string{"none", "fixed", "free"} {
@@ -97,7 +97,7 @@ func Draws(s Scheme, bind func(t *ad.Tape[float64]) hvae.Target[float64], dims, 
 	return logEstimates
 }
 
-// OnTape converts f, a map of phases in dims dimensions, to a map of vectors (z, ρ) [2·dims] for Jacobian.
+// OnTape converts f, a map of phases in dims dimensions, to a map of vectors (z, ρ) [2·dims], as needed by Jacobian.
 func OnTape(dims int, f func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64]) func(s []float64) []float64 {
 	return func(s []float64) []float64 {
 		var t ad.Tape[float64]

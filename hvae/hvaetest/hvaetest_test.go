@@ -13,7 +13,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// studentT is the target with 3 degrees of freedom and the given scale in each dimension.
+// studentT is a Student t target with 3 degrees of freedom and the given scale in each dimension.
 type studentT struct{ scale *ad.Var[float64] }
 
 // newStudentT returns a function that records the scale on a tape and returns the Student t target with this scale.
@@ -62,7 +62,7 @@ func (w wrong) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
 	return g
 }
 
-// always returns a function that returns target for each tape.
+// always returns a function that returns the given target for every tape.
 func always(target hvae.Target[float64]) func(*ad.Tape[float64]) hvae.Target[float64] {
 	return func(*ad.Tape[float64]) hvae.Target[float64] { return target }
 }

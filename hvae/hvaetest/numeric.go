@@ -25,7 +25,7 @@ func Slope(f func(float64) float64, h float64) float64 {
 	return (4*central(h/2) - central(h)) / 3
 }
 
-const step = 1e-3 // step size h for Slope, which suits functions whose higher derivatives are of order 1
+const step = 1e-3 // step size h for Slope; it suits functions whose higher derivatives are of order 1
 
 // Gradient returns the derivatives ∂f/∂x_j at x by numerical differentiation with Slope.
 func Gradient(f func(x []float64) float64, x []float64) []float64 {
