@@ -160,7 +160,7 @@ func (p *problem) hessianVector(v []float64) (h []float64) {
 	return h
 }
 
-// along returns the result of f at the point p.x + s·v. It restores p.x afterwards.
+// along adds s·v to p.x, calls f, restores p.x and returns the result of f.
 func along[R any](p *problem, v []float64, s float64, f func() R) R {
 	var saved []matrix
 	o := 0
@@ -178,14 +178,13 @@ func along[R any](p *problem, v []float64, s float64, f func() R) R {
 	return r
 }
 
-// difference approximates the derivative of f at 0 by Richardson extrapolation of two central
-// differences with step sizes h and h/2. The error is O(h⁴).
+// difference approximates f′(0) up to O(h⁴) by Richardson extrapolation of central differences with steps h and h/2.
 func difference(f func(s float64) float64, h float64) float64 {
 	central := func(h float64) float64 { return (f(h) - f(-h)) / (2 * h) }
 	return (4*central(h/2) - central(h)) / 3
 }
 
-// relativeError returns ‖got − want‖/‖want‖, or ‖got − want‖·1000 if want is smaller than 10⁻³.
+// relativeError returns ‖got − want‖/‖want‖, or ‖got − want‖·1000 if ‖want‖ < 10⁻³.
 func relativeError(got, want []float64) float64 {
 	distance, size := 0.0, 0.0
 	for i, w := range want {
@@ -194,8 +193,8 @@ func relativeError(got, want []float64) float64 {
 	return math.Sqrt(distance) / max(math.Sqrt(size), 1e-3)
 }
 
-// check compares the derivatives of p.f at a random point with finite differences. The results of Grad, of
-// Backward, and of Backward with Recomputed must be bit-identical.
+// check compares the derivatives of p.f at a random point with finite differences. It also checks that Grad, Backward,
+// and Backward with Recomputed return bit-identical gradients.
 func (p *problem) check(t *testing.T, rng *rand.Rand, shapes []linalg.Shape) {
 	t.Helper()
 	p.x = nil
@@ -252,7 +251,8 @@ func TestDerivativesOfEveryOperationAgainstFiniteDifferences(t *testing.T) {
 	}
 }
 
-// apply applies op to operands [2×2], of which the first is a and all others are b. It returns a [2×2] result.
+// apply applies op to [2×2] operands: the first is a, and all others are b. It first converts operands that op does not
+// accept, such as negative numbers for Log. The result is [2×2].
 func (op operation) apply(a, b variable) variable {
 	x := []variable{a, b, b}[:len(op.shapes[0])]
 	if op.name == "Affine" {
@@ -270,8 +270,8 @@ func (op operation) apply(a, b variable) variable {
 	}
 }
 
-// In each program, one operation reads a leaf twice or three times, another operation reads the result and the
-// leaf, and a product reads both again. The operations share adjoints and add to each other's.
+// Each program computes q(u, x) + u ⊙ x with u = tanh(p(x, x)) for two operations p and q, so that several operations
+// add to the adjoints of u and x. The derivatives must agree with finite differences.
 func TestDerivativesOfPairsOfOperations(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 1))
 	for _, p := range operations() {

@@ -8,8 +8,8 @@ import (
 	"hvae/linalg"
 )
 
-// One leapfrog step for the potential U(z) = z⁴/4. The step contains ∇U(z) and ∇U(z′), so its derivatives with
-// respect to the step size ε contain second derivatives of U.
+// This example differentiates a leapfrog step for the potential U(z) = z⁴/4 with respect to the step size ε. The new
+// momentum ρ′ depends on ∇U(z′), so its derivative contains the second derivative of U.
 func ExampleGrad() {
 	var tape ad.Tape[float64]
 	gradU := func(z *ad.Var[float64]) *ad.Var[float64] { return ad.Grad(ad.Scale(ad.Square(ad.Square(z)), 0.25), z) }
@@ -47,7 +47,7 @@ func (sinRule) Pull(s *ad.Sweep[float64], y, ybar *ad.Var[float64]) {
 	s.Accumulate(a, ad.Mul(ybar, sin(ad.AddConst(a, math.Pi/2))))
 }
 
-// The differentiation rule of a new operation consists of operations, so it works for derivatives of any order.
+// A new operation can be differentiated to any order, because its differentiation rule consists of operations.
 func ExampleRule() {
 	var tape ad.Tape[float64]
 	x := tape.Leaf(linalg.Column(1.0))

@@ -23,10 +23,10 @@ func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 }
 
 // Backward sets dst[i] to the gradient of the sum of y's elements with respect to xs[i], and returns dst. If dst is
-// nil, Backward allocates it. Unlike Grad, it records nothing and reuses the memory of adjoints. The results have
-// the same bits, except in matrix products with sums of more than 192 terms. Backward panics if one of xs is a
-// constant, if y and xs are not on the same tape, or if dst[i] and xs[i] have different shapes. Afterwards, the
-// tape is still usable. The matrices in dst must not overlap with variables on the tape.
+// nil, Backward allocates it. Unlike Grad, it records nothing and reuses the memory of adjoints. Its results are
+// bit-identical to the results of Grad, except in matrix products with sums of more than 192 terms. Backward panics if
+// one of xs is a constant, if y and xs are not on the same tape, or if dst[i] and xs[i] have different shapes. The tape
+// remains usable afterwards. The matrices in dst must not overlap variables on the tape.
 func Backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs ...*Var[T]) []linalg.Matrix[T] {
 	s := &y.tape.backward
 	s.begin(y, xs...)
@@ -60,14 +60,14 @@ func Depends[T linalg.Float](y, x *Var[T]) bool {
 	return s.Wants(y)
 }
 
-// A Sweep is the state of Grad or Backward while it differentiates y with respect to xs. Both functions
-// first mark the variables that depend on xs. Then, working backwards from y, they call the differentiation rules
-// of the marked variables on which y depends. They compute only the adjoints of xs and of marked variables. In
-// the gradient of an energy U(z) with respect to z, for example, they skip the weights.
+// A Sweep is the state of Grad or Backward while it differentiates y with respect to xs. Both functions first mark the
+// variables that depend on xs. Then, working backwards from y, they call the differentiation rules of the marked
+// variables on which y depends. They compute only the adjoints of xs and of marked variables. For example, when they
+// differentiate an energy U(z) with respect to z, they do not compute the adjoints of the weights.
 type Sweep[T linalg.Float] struct {
 	tape  *Tape[T]  // nil if no call is running
 	first int       // the smallest tape index of y and xs
-	nodes []node[T] // nodes of the variables from first to the largest tape index of y and xs, or further
+	nodes []node[T] // nodes[i] is the node of the variable with tape index first + i
 
 	pool pool[T] // used only by Backward
 }
@@ -77,7 +77,7 @@ type node[T linalg.Float] struct {
 	bar       *Var[T]           // the adjoint; nil for zero
 	requested bool              // whether the variable is one of xs
 	passes    bool              // whether the adjoint of an operand of the variable is needed
-	dst       *linalg.Matrix[T] // where Backward computes the adjoint of one of xs; otherwise nil
+	dst       *linalg.Matrix[T] // for one of xs in Backward, the matrix that receives the gradient; else nil
 }
 
 // begin starts a sweep that differentiates y with respect to xs. It marks the variables that depend on xs.
@@ -103,7 +103,7 @@ func (s *Sweep[T]) begin(y *Var[T], xs ...*Var[T]) {
 	s.mark(first, y.index)
 }
 
-// extend adds empty nodes for the variables up to last on the tape.
+// extend adds empty nodes for further variables, up to index last on the tape.
 func (s *Sweep[T]) extend(last int) {
 	n, old := last-s.first+1, len(s.nodes)
 	s.nodes = slices.Grow(s.nodes, n-old)[:n]

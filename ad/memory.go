@@ -19,7 +19,7 @@ const (
 	line       = 64 / 4  // float32 elements in a cache line; each matrix starts on a new cache line
 )
 
-// rewind restores the earlier state start of r. Variables added since then are discarded.
+// rewind returns r to the earlier state start and discards the variables added since then.
 func (r *record[T]) rewind(start *record[T]) { r.n, r.next, r.free = start.n, start.next, start.free }
 
 // variable returns a new constant that belongs to tape t and is stored in r. The caller must set its Value.
@@ -48,9 +48,9 @@ func (r *record[T]) alloc(n int) []T {
 	return s
 }
 
-// A pool allocates the results of operations during Backward and counts the references to each result. A
-// node of the sweep holds a reference to its adjoint. A running differentiation rule holds references to
-// the variables that it has created. If no references to a result remain, the pool reuses its memory.
+// A pool allocates the results of operations during Backward and counts the references to each result. A node of the
+// sweep holds a reference to its adjoint. A running differentiation rule holds references to the variables that it has
+// created. When no references to a result remain, the pool reuses the memory of the result.
 type pool[T linalg.Float] struct {
 	tape    *Tape[T]
 	start   record[T] // copy of the tape's record before the running differentiation rule

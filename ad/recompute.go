@@ -26,7 +26,7 @@ func Recomputed[T linalg.Float](p Program[T], args ...*Var[T]) *Var[T] {
 	start := t.record
 	result := p(args).Value
 	operands := slices.Clone(args)
-	for _, v := range t.vars[start.n:t.n] { // add the other live variables of the program as operands
+	for _, v := range t.vars[start.n:t.n] { // the operands include all live variables that the program uses
 		for _, x := range v.in {
 			if v.rule != nil && x != nil && x.live && x.index < start.n && !slices.Contains(operands, x) {
 				operands = append(operands, x)
@@ -35,7 +35,7 @@ func Recomputed[T linalg.Float](p Program[T], args ...*Var[T]) *Var[T] {
 	}
 	t.rewind(&start)
 	y := t.Result(result.Rows, result.Cols)
-	copy(y.Value.Data, result.Data) // they may overlap: rewind has freed the memory of result
+	copy(y.Value.Data, result.Data) // the slices may overlap, because rewind has freed the memory of result
 	return t.Record(y, recomputed[T]{p, len(args)}, operands...)
 }
 

@@ -11,8 +11,8 @@
 // Read tape.go first, then the operations in shapes.go, elementwise.go and matmul.go, then grad.go
 // (Grad and Backward), memory.go (reuse of memory) and recompute.go (gradient checkpointing).
 //
-// Only one goroutine at a time may use a tape. Reset discards the tape's program and keeps its
-// memory, so a program that is repeated allocates only in its first two runs.
+// Only one goroutine at a time may use a tape. Reset discards the tape's program and keeps its memory, so a repeated
+// program allocates memory only in its first two runs.
 //
 // An operation takes as long as the linalg function that computes its value, plus tens of
 // nanoseconds for recording. Its differentiation rule takes about the same time for each operand
@@ -46,11 +46,10 @@ type Var[T linalg.Float] struct {
 	in   []*Var[T] // operands; undefined if rule is nil
 }
 
-// A Rule computes the vector-Jacobian product of an operation with result y. Pull reads the operands, y and
-// the adjoint ybar of y. For each operand that s.Wants, it computes a contribution to the operand's adjoint,
-// using operations on y's tape, and passes it to s.Accumulate. Pull must not
-// keep the variables that it creates, because Backward reuses their memory. It must not call Grad or
-// Backward on y's tape.
+// A Rule computes the vector-Jacobian product of an operation with result y. Pull reads the operands, y and the adjoint
+// ybar of y. For each operand v for which s.Wants(v) is true, Pull computes a contribution to the adjoint of v, using
+// operations on y's tape, and passes it to s.Accumulate. Pull must not keep the variables that it creates, because
+// Backward reuses their memory. It must not call Grad or Backward on y's tape.
 type Rule[T linalg.Float] interface {
 	Pull(s *Sweep[T], y, ybar *Var[T])
 }
@@ -66,7 +65,7 @@ type Tape[T linalg.Float] struct {
 	scratch  []T
 
 	grad, backward Sweep[T] // state of Grad and Backward
-	unrecorded     *pool[T] // the pool for results of operations in Backward, which are not recorded; else nil
+	unrecorded     *pool[T] // during Backward, the pool for the results of operations, which are not recorded; else nil
 }
 
 // Reset discards all variables of the tape and keeps their memory for reuse. Operations on
@@ -119,7 +118,7 @@ func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
 // Scalar puts the constant s on the tape as a 1×1 matrix and returns it.
 func (t *Tape[T]) Scalar(s T) *Var[T] { return t.Fill(1, 1, s) }
 
-// Fill puts a constant rows × cols matrix with elements s on the tape and returns it.
+// Fill puts a constant rows × cols matrix on the tape and returns it. All elements are s.
 func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
 	v := t.Result(rows, cols)
 	v.Value.Fill(s)
@@ -156,7 +155,7 @@ func (v *Var[T]) Live() bool { return v.live }
 // Operand returns operand i of the recorded operation that computed y, counting from 0.
 func (y *Var[T]) Operand(i int) *Var[T] { return y.in[i] }
 
-// shape returns v.Value.Shape(). Calling that method instead would slow down small training steps by 5 %.
+// shape returns v.Value.Shape(). It does not call that method, which would slow down small training steps by 5 %.
 func (v *Var[T]) shape() linalg.Shape { return linalg.Shape{Rows: v.Value.Rows, Cols: v.Value.Cols} }
 
 // Rows returns the number of rows of v.
@@ -174,9 +173,9 @@ func (v *Var[T]) Scalar() T {
 	return v.Value.Data[0]
 }
 
-// set makes Value a rows × cols matrix with elements data. It writes nothing if nothing would
-// change, as when the tape records the same program again. This saves 7 to 10 % of the time of a training
-// step with small matrices.
+// set sets v.Value to a rows × cols matrix with elements data. It writes nothing if v.Value would not change, for
+// example when the tape records the same program again. This saves 7 to 10 % of the time of a training step with small
+// matrices.
 func (v *Var[T]) set(rows, cols int, data []T) {
 	if m := &v.Value; m.Rows != rows || m.Cols != cols || len(data) == 0 || &m.Data[0] != &data[0] {
 		m.Rows, m.Cols, m.Data = rows, cols, data

@@ -108,7 +108,7 @@ func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
 			t.Errorf("the gradient with respect to z takes a %v matrix, the shape of the adjoint of W", s)
 		}
 	}
-	// If Grad differentiates with respect to a result, it must not compute the adjoints of its operands.
+	// If Grad differentiates with respect to the result of an operation, it must not compute adjoints of the operands.
 	u := Exp(z)
 	y = Sum(Square(u))
 	before = tape.Len()
@@ -167,8 +167,8 @@ func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
 	}
 }
 
-// The third program on a tape reuses the variables of the first program. Constants must not be
-// live, even if they reuse leaves, and leaves must not depend on operands of an earlier result.
+// The third program on a tape reuses the Var structs of the first program. A constant must not be live, even if its Var
+// was a leaf. A leaf must not depend on operands, even if its Var was the result of an operation.
 func TestLaterProgramsDoNotDependOnEarlierOnes(t *testing.T) {
 	var tape Tape[float64]
 	Exp(tape.Leaf(linalg.Column(1.0)))

@@ -178,9 +178,9 @@ var testCases = []testCase{
 }
 
 func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
-	// For each operation op, the test differentiates F = Σ tanh(op/5) along a line in the space of
-	// the operands. F is nonlinear, so its second derivative depends on the first and second
-	// derivatives of op.
+	// For each operation, the test differentiates F = Σ tanh(y/5), where y is the result of the operation, along a line
+	// in the space of the operands. Because tanh is nonlinear, the second derivative of F depends on the first and
+	// second derivatives of y.
 	rng := rand.New(rand.NewPCG(3, 1))
 	for _, f := range testCases {
 		for _, g := range geometries(rng, 12) {
@@ -239,9 +239,9 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 }
 
 func TestASampleDoesNotDependOnItsBatch(t *testing.T) {
-	// For each sample, Conv and Transpose must compute bit-identical results from the whole batch and from a
-	// part. The weight gradient of the batch must be the sum of the weight gradients of the parts, up to
-	// rounding errors. The batch size 37 is not a multiple of the tile width of any linalg kernel.
+	// For each sample, Conv and Transpose must compute bit-identical results from the whole batch and from a part. The
+	// weight gradient of the batch must be the sum of the weight gradients of the parts, up to rounding errors. The
+	// batch size 37 is not a multiple of any vector length.
 	const batch = 37
 	rng := rand.New(rand.NewPCG(6, 1))
 	for _, g := range geometries(rng, 20) {

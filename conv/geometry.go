@@ -1,5 +1,5 @@
-// Package conv implements strided convolutions of images, transposed convolutions and the gradient
-// with respect to the weights.
+// Package conv implements strided convolutions of images, transposed convolutions and the gradients of convolutions
+// with respect to their weights.
 //
 // A batch of B images is a matrix with B columns. Channel c of pixel (y, x) is row
 // (y·width + x)·channels + c. For weights W, input images X and a matrix δ with the shape of the output,
@@ -49,8 +49,7 @@ func Same(inH, inW, inC, outC, kernel, stride int) Geometry {
 	}
 }
 
-// same computes SAME padding along one axis. It returns the output size ⌈size/stride⌉ and the
-// padding before the first pixel.
+// same returns the output size ⌈size/stride⌉ and the padding before the first pixel for SAME padding along one axis.
 func same(size, kernel, stride int) (out, before int) {
 	out = (size + stride - 1) / stride
 	return out, max(0, (out-1)*stride+kernel-size) / 2
@@ -62,7 +61,7 @@ func (g *Geometry) In() int { return g.InH * g.InW * g.InC }
 // Out returns OutH·OutW·OutC, the number of elements of an output image. B images form a matrix [Out×B].
 func (g *Geometry) Out() int { return g.OutH * g.OutW * g.OutC }
 
-// Taps returns KernelH·KernelW·InC, the number of taps times input channels. The weights are a matrix
+// Taps returns KernelH·KernelW·InC, the number of taps times the number of input channels. The weights are a matrix
 // [Taps×OutC]. Row (ky·KernelW + kx)·InC + c holds the weights of tap (ky, kx) for input channel c.
 func (g *Geometry) Taps() int { return g.KernelH * g.KernelW * g.InC }
 
@@ -72,7 +71,7 @@ func (g *Geometry) MultiplyAdds() int {
 	return g.vertical().connections() * g.horizontal().connections() * g.InC * g.OutC
 }
 
-// check panics if the geometry is invalid. The argument name is the name of the operation.
+// check panics if the geometry is invalid. The panic message contains name, the name of the operation.
 func (g *Geometry) check(name string) {
 	if min(g.InH, g.InW, g.InC, g.OutH, g.OutW, g.OutC, g.KernelH, g.KernelW, g.Stride, g.PadTop+1, g.PadLeft+1) < 1 {
 		panic(fmt.Sprintf("conv: %s: invalid geometry %+v: sizes and stride must be positive, and padding must not be negative", name, *g))
@@ -103,7 +102,7 @@ func (a axis) taps(o int) (first, last int) {
 	return max(0, -start), min(a.kernel, a.in-start)
 }
 
-// connections returns the number of pairs of an output pixel and a tap that is not on padding.
+// connections returns the number of taps that are not on padding, summed over all output pixels.
 func (a axis) connections() (n int) {
 	for o := range a.out {
 		first, last := a.taps(o)
@@ -119,24 +118,25 @@ func (a axis) outputs(i int) (first, last int) {
 	return first, max(first, min(a.out, d/a.stride+1))
 }
 
-// A run is a sequence of count pixels along an axis that one contraction computes. It starts at the
-// given pixel, whose taps (for output pixels) or outputs (for input pixels) are [first, last).
+// A run is a sequence of count pixels along an axis that one contraction computes. The field pixel is the first of
+// them. The range [first, last) contains its taps if it is an output pixel, and the output pixels that depend on it if
+// it is an input pixel.
 type run struct{ pixel, count, first, last int }
 
-// outputRuns divides output pixels lo to hi−1 into runs and appends the runs to list. A run consists
-// of neighbouring pixels with the same taps.
+// outputRuns divides output pixels lo to hi−1 into runs and appends the runs to list. Each run consists of neighbouring
+// pixels with the same taps.
 func outputRuns(list []run, a axis, lo, hi int) []run {
 	return runs(list, lo, hi, 1, 0, a.taps)
 }
 
-// inputRuns divides input pixels lo to hi−1 into runs and appends the runs to list. Successive pixels of a run
-// are a.stride pixels apart. From each to the next, the range of output pixels that depend on it moves by one.
+// inputRuns divides input pixels lo to hi−1 into runs and appends the runs to list. Successive pixels of a run are
+// a.stride pixels apart. From each pixel to the next, the range of dependent output pixels moves by one.
 func inputRuns(list []run, a axis, lo, hi int) []run {
 	return runs(list, lo, hi, a.stride, 1, a.outputs)
 }
 
-// runs implements outputRuns and inputRuns. A run is a maximal sequence of pixels i, i + distance, i +
-// 2·distance, … from lo to hi−1 in which both results of rangeOf increase by shift from pixel to pixel.
+// runs implements outputRuns and inputRuns. A run is a maximal sequence of pixels i, i + distance, i + 2·distance, …
+// between lo and hi−1 such that both results of rangeOf increase by shift from each pixel to the next.
 func runs(list []run, lo, hi, distance, shift int, rangeOf func(pixel int) (first, last int)) []run {
 	for start := lo; start < min(lo+distance, hi); start++ {
 		begin := len(list)

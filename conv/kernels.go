@@ -6,8 +6,8 @@ import (
 	"hvae/linalg"
 )
 
-// This file computes the values of the operations, without the taps on padding. A run is a sequence of pixels
-// with the same taps. One linalg.Contraction computes all pixels of a run, because they share the weights.
+// The functions in this file compute the values of the operations. They skip taps on padding. A run is a sequence of
+// pixels with the same taps. One linalg.Contraction computes all pixels of a run, because they use the same weights.
 // The drawing shows a row of output pixels, for a kernel with three columns and stride 2:
 //
 //	 pad 0  1  2  3  4  5  6  7      input columns
@@ -16,9 +16,9 @@ import (
 //	             [=======]           output 2: all taps  ⎬ a run
 //	                   [=======]     output 3: all taps  ⎭
 //
-// Compared with a contraction for each pixel, runs shorten Conv by 5 to 16 % and Transpose by 9 to 11 %.
-// Near the left and right edges, runs are vertical. Vertical runs shorten a training step by 4 %
-// with blocks of 16 images, and by 10 % with blocks of 4 images.
+// Compared with a contraction for each pixel, runs reduce the time of Conv by 5 to 16 % and of Transpose by 9 to 11 %.
+// Near the left and right edges, runs are vertical. Vertical runs shorten a training step by 4 % with blocks of 16
+// images, and by 10 % with blocks of 4 images.
 
 const (
 	grain       = 1 << 21 // number of multiply-adds that are worth a goroutine, about 50 µs of work
@@ -26,8 +26,8 @@ const (
 	maxRuns     = 16      // number of runs along an axis that are stored without allocation
 )
 
-// conv sets y [Out×B] to W ∗ X + bias for w [Taps×OutC], x [In×B] and bias [OutC×1]. An empty bias means
-// zero. The cores share the rows of the output images.
+// conv sets y [Out×B] to W ∗ X + bias for w [Taps×OutC], x [In×B] and bias [OutC×1]. An empty bias means zero. The rows
+// of the output images are divided among the cores.
 func conv[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
 	mustFit(g, "Conv", y, w, x, bias, g.OutC)
 	g.rows(g.OutH, x.Cols, func(lo, hi int) { convRows(g, y, w, x, bias, lo, hi) })
@@ -77,8 +77,8 @@ func runPixels[T linalg.Float](c linalg.Contraction[T], across, cAcross, bAcross
 	}
 }
 
-// transpose sets x [In×B] to Wᵀ ∗ δ + bias for w [Taps×OutC], delta [Out×B] and bias [InC×1]. An empty bias
-// means zero. The cores share the rows of the input images.
+// transpose sets x [In×B] to Wᵀ ∗ δ + bias for w [Taps×OutC], delta [Out×B] and bias [InC×1]. An empty bias means zero.
+// The rows of the input images are divided among the cores.
 func transpose[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	mustFit(g, "Transpose", delta, w, x, bias, g.InC)
 	g.rows(g.InH, x.Cols, func(lo, hi int) { transposeRows(g, x, w, delta, bias, lo, hi) })
@@ -168,14 +168,14 @@ func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], lo, h
 	}
 }
 
-// rows calls body for ranges of n rows, on several cores if each gets enough work. All rows together take
-// samples·g.MultiplyAdds() multiply-adds.
+// rows divides n rows into ranges and calls body for each range, on several cores if there is enough work for each. The
+// n rows take samples·g.MultiplyAdds() multiply-adds in total.
 func (g *Geometry) rows(n, samples int, body func(lo, hi int)) {
 	linalg.For(n, max(1, grain*n/max(1, g.MultiplyAdds()*samples)), body)
 }
 
-// mustFit panics if g or the shapes of the operands are invalid. The bias must be empty or
-// [channels×1]. The panic message begins with name, the name of the operation.
+// mustFit panics if the shapes of the operands do not fit g. The bias must be empty or [channels×1]. The panic message
+// contains name, the name of the operation.
 func mustFit[T linalg.Float](g *Geometry, name string, y, w, x, bias linalg.Matrix[T], channels int) {
 	if y.Rows != g.Out() || y.Cols != x.Cols || w.Rows != g.Taps() || w.Cols != g.OutC || x.Rows != g.In() {
 		panic(fmt.Sprintf("conv: %s: output %v, weights %v and input %v must be [%d×B], [%d×%d] and [%d×B] for the geometry %+v",

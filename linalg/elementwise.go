@@ -128,8 +128,8 @@ func Tanh[T Float](dst, a Matrix[T]) { apply("Tanh", dst, a, math.Tanh) }
 // Sigmoid sets dst = 1/(1 + e⁻ᵃ), elementwise. For a < −44 the result is zero.
 func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, kernel.Sigmoid) }
 
-// apply computes f in float64 for each element and rounds the result once. Package math may return
-// neighbouring float64 numbers on amd64 and arm64; the float32 results of 8 million arguments were equal.
+// apply computes f in float64 for each element and rounds the result once. On amd64 and arm64, float64 results of
+// package math may differ in the last place, but the float32 results of 8 million arguments were equal.
 func apply[T Float](name string, dst, a Matrix[T], f func(float64) float64) {
 	check2(name, dst.Shape(), a.Shape())
 	for i, x := range a.Data {
@@ -137,11 +137,10 @@ func apply[T Float](name string, dst, a Matrix[T], f func(float64) float64) {
 	}
 }
 
-// Softplus sets dst = log(1 + eᵃ), elementwise. It does not overflow for large a and keeps its
-// relative precision for negative a. For a < −44 the result is zero, so that gradients contain few
-// subnormal numbers; see the constant tail in internal/kernel/elementwise.go. In float32 with SIMD, Softplus
-// and SoftplusSigmoid compute in float32, with an error of at most 2.5 units in the last place. Otherwise,
-// they compute in float64 and round once.
+// Softplus sets dst = log(1 + eᵃ), elementwise. It does not overflow for large a and keeps its relative precision for
+// negative a. For a < −44 the result is zero, so that gradients contain few subnormal numbers; see the comment on tail
+// in internal/kernel/elementwise.go. In float32 with SIMD, Softplus and SoftplusSigmoid compute in float32, with an
+// error of at most 2.5 units in the last place. Otherwise, they compute in float64 and round once.
 func Softplus[T Float](dst, a Matrix[T]) {
 	check2("Softplus", dst.Shape(), a.Shape())
 	kernel.Softplus(dst.Data, a.Data)

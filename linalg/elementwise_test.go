@@ -54,7 +54,7 @@ func compare[T Float](t *testing.T, got, want Matrix[T], tolerance float64, what
 	}
 }
 
-// An operation is an elementwise operation and its formula.
+// An operation is an elementwise operation with its formula.
 type operation[T Float] struct {
 	name       string
 	operands   int
@@ -87,8 +87,8 @@ func operations[T Float]() []operation[T] {
 	}
 }
 
-// checkElementwise compares all elementwise operations on a, b and c with their formulas. The destination is
-// a separate matrix or an operand of the same shape.
+// checkElementwise compares all elementwise operations on a, b and c with their formulas. The destination is first a
+// separate matrix and then each operand that has the shape of the result.
 func checkElementwise[T Float](t *testing.T, a, b, c Matrix[T]) {
 	t.Helper()
 	for _, op := range operations[T]() {
@@ -124,7 +124,7 @@ func checkElementwise[T Float](t *testing.T, a, b, c Matrix[T]) {
 	}
 }
 
-// checkSums compares sums of a ⊙ b, of a and of b along each axis with their formulas. The sums must be exact.
+// checkSums compares sums of a ⊙ b and of a along each axis, and a broadcast copy of b, with their formulas.
 func checkSums[T Float](t *testing.T, a, b Matrix[T]) {
 	t.Helper()
 	full, ok := Broadcast(a.Shape(), b.Shape())
@@ -158,7 +158,7 @@ func checkSums[T Float](t *testing.T, a, b Matrix[T]) {
 	compare(t, spread, formula[T](full, func(i, j int) float64 { return at(b, i, j) }), 0, "Copy", b)
 }
 
-// onEachLevel runs the tests for each instruction set that the processor supports.
+// onEachLevel runs the tests in plain Go and with each instruction set that the processor supports.
 func onEachLevel(t *testing.T, tests ...func(t *testing.T)) {
 	kernel.OnEachLevel(func(name string) {
 		for _, test := range tests {

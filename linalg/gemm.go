@@ -10,16 +10,14 @@ import (
 //
 //	C_g [Rows×Cols] = Bias + Σ_s A_s [Rows×Steps] · B_{s,g} [Steps×Cols]
 //
-// for each group g with 0 ≤ g < Groups, where s runs over the segments. Dense layers, convolutions
-// and their gradients have this form. A dense layer has one segment and one group. In a convolution,
-// the groups are neighbouring pixels of the result, which share the weights A, and the segments are parts
-// of the convolution kernel. In the gradient of its weights, the groups are rows of the convolution kernel,
-// and the segments are pixels.
+// for each group g with 0 ≤ g < Groups, where s runs over the segments. Dense layers, convolutions and their gradients
+// have this form. A dense layer has one segment and one group. In a convolution, the groups are neighbouring pixels of
+// the result, which use the same weights A, and the segments are parts of the convolution kernel. In the gradient with
+// respect to the weights, there is one group, and the segments are pixels.
 //
-// The terms of each element of C are added in a fixed order: the bias, then the products in the order
-// of the segments and, within a segment, of the steps. If Add is set, the complete sum is then added to the
-// old element. The bits of C therefore depend neither on the division of C into tiles nor on the vector
-// width.
+// The terms of each element of C are added in a fixed order: first the bias, then the products in the order of the
+// segments and, within each segment, in the order of the steps. If Add is set, the complete sum is then added to the
+// old element of C. The bits of C therefore depend neither on the division of C into tiles nor on the vector width.
 type Contraction[T Float] struct {
 	Rows, Cols, Steps, Groups int
 

@@ -24,8 +24,8 @@ func columns[T Float](m Matrix[T], lo, hi int) Matrix[T] {
 	return formula[T](Shape{m.Rows, hi - lo}, func(i, j int) float64 { return float64(m.At(i, lo+j)) })
 }
 
-// products contains the products, with the operands a [m×k], b [k×n], bias [m×1] and the old elements of dst.
-// A product that expects the transpose of a or b receives it.
+// products returns functions that compute a product of a [m×k] and b [k×n] with each method under test, by name. If a
+// method expects the transpose of a or b, the function transposes the operand first.
 func products[T Float]() map[string]func(dst, a, b, bias Matrix[T]) {
 	type m = Matrix[T]
 	return map[string]func(dst, a, b, bias m){
@@ -69,9 +69,8 @@ func testProducts[T Float](t *testing.T) {
 	check(40, 51, 391) // several blocks of terms
 }
 
-// AddMatMulTB must add the complete sum to dst at once. Above 2⁵³, consecutive float64 numbers differ
-// by 2, so 2⁵³ + 400/256 is rounded to 2⁵³ + 2. If blocks of 192 terms 1/256 were added separately, dst
-// would stay 2⁵³.
+// AddMatMulTB must add the complete sum to dst at once. Above 2⁵³, consecutive float64 numbers differ by 2, so 2⁵³ +
+// 400/256 is rounded to 2⁵³ + 2. If blocks of 192 terms (192/256) were added separately, dst would remain 2⁵³.
 func TestAddMatMulTBAddsTheCompleteSum(t *testing.T) {
 	const terms = 2*kBlock + 16
 	dst, a, b := New[float64](1, 1), New[float64](1, terms), New[float64](1, terms)

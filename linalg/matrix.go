@@ -11,10 +11,10 @@
 // instructions. In float32, all instruction sets give the same bits, but plain Go rounds differently.
 // In float64, plain Go and SIMD give the same bits on the same machine.
 //
-// Operations write to a destination, their first argument. The destination of an elementwise operation may
-// be an operand of the same shape; other destinations must not overlap an operand. If the shapes of the
-// arguments do not match, operations panic with a message that contains the shapes. The shapes alone determine
-// the order in which the terms of a sum are added, so results do not depend on GOMAXPROCS.
+// Operations write to their first argument, the destination. The destination of an elementwise operation may be an
+// operand of the same shape; other destinations must not overlap an operand. If the shapes of the arguments do not
+// match, operations panic with a message that contains the shapes. The shapes alone determine the order in which the
+// terms of a sum are added, so results do not depend on GOMAXPROCS.
 package linalg
 
 import (

@@ -56,7 +56,7 @@ func For(n, grain int, body func(lo, hi int)) {
 	body(0, n/chunks)
 }
 
-// chunks returns the number of chunks into which For divides a loop. If it is below 1, For uses one chunk.
+// chunks returns the number of chunks into which For divides a loop. A result below 1 also means a single chunk.
 func chunks(n, grain int) int {
 	if grain <= 0 {
 		return 1
@@ -70,8 +70,8 @@ type chunkPanic struct {
 	stack []byte // stack trace of the goroutine that panicked
 }
 
-// newChunkPanic returns a chunkPanic for a value that recover returned on the current goroutine. The value is
-// nil if the body called runtime.Goexit, and a chunkPanic if the panic comes from a nested loop.
+// newChunkPanic returns a chunkPanic for a value that recover returned on the current goroutine. The value is nil if
+// the body called runtime.Goexit, and a *chunkPanic if the panic comes from a nested loop.
 func newChunkPanic(value any) *chunkPanic {
 	if p, ok := value.(*chunkPanic); ok {
 		return p

@@ -18,7 +18,7 @@ func fourCores(t *testing.T) {
 	}
 }
 
-// A loop uses all cores. A loop inside it must then run as a single chunk.
+// A loop must use all cores, and a loop inside it must run as a single chunk.
 func TestForDividesEveryLoopAmongTheCores(t *testing.T) {
 	fourCores(t)
 	for loop := range 100 {
@@ -83,7 +83,7 @@ func TestAPanicInAParallelLoopReachesTheCaller(t *testing.T) {
 			t.Errorf("chunk %d: the panic %v does not contain runtime.Goexit", chunk, p)
 		}
 	}
-	// After the panics, the four chunks of a loop must still run concurrently. Each waits for the others.
+	// After the panics, the four chunks of a loop must still run concurrently. Each chunk waits for the others.
 	if n := chunks(4, 1); n != 4 {
 		t.Fatalf("after panics, a loop is divided into %d chunks, want 4", n)
 	}

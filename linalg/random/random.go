@@ -31,8 +31,8 @@ func hash(seed uint64, purpose string, index []int) (a, b uint64) {
 	return binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16])
 }
 
-// A Batch is a key with which each column of a batch has a random stream. Only NewBatch computes a hash, so
-// starting the stream of a column takes a few integer operations.
+// A Batch provides a random stream for each column of a batch. NewBatch computes the hash of its key once, so starting
+// the stream of a column takes only a few integer operations.
 type Batch struct {
 	a, b uint64 // hash of the key
 	key  Key
@@ -44,8 +44,8 @@ func NewBatch(seed uint64, purpose string, index ...int) Batch {
 	return Batch{a, b, Key{seed, purpose, index}}
 }
 
-// Start sets pcg to the start of the stream of a column, counted from 0. Streams of different columns are
-// independent.
+// Start sets pcg to the start of the stream of the given column. Columns are counted from 0. Streams of different
+// columns are independent.
 func (b Batch) Start(pcg *rand.PCG, column int) {
 	record(b.key, column)
 	const gamma = 0x9e3779b97f4a7c15

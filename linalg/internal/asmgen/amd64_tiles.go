@@ -1,11 +1,10 @@
 package main
 
-// In tiles with more than eight rows, each step prefetches the element in row 0 of A that is used
-// 2^prefetchShift = 64 steps later. If A is a transpose, most elements of the other rows are in
-// the same cache line. Prefetching helps if consecutive steps of A are in different cache lines, as in Wᵀ·δ
-// for a matrix W [512×450] and a matrix δ with 16 columns. With 64 steps, this product takes 60 µs, whether W
-// is in the second-level or the third-level cache. With 8 steps, which are too few to hide the latency, it
-// takes 64 to 82 µs.
+// In tiles with more than eight rows, each step prefetches the element in row 0 of A that is used 2^prefetchShift = 64
+// steps later. If A is a transpose, most elements of the other rows are in the same cache line. Prefetching helps if
+// consecutive steps read A from different cache lines, as in Wᵀ·δ for a matrix W [512×450] and a matrix δ with 16
+// columns. With a distance of 64 steps, this product takes 60 µs, whether W is in the second-level or the third-level
+// cache. With 8 steps, which are too few to hide the latency, it takes 64 to 82 µs.
 const prefetchShift = 6
 
 // amd64Tiles returns the assembly file with the tile kernels.
@@ -43,8 +42,8 @@ func vector(base string, v int) string {
 	return "(" + base + ")" + [...]string{"", "(DX*1)", "(DX*2)", "(R9*1)", "(DX*4)"}[v]
 }
 
-// loadVectorStride emits code that sets the registers of the function vector. The stride is an argument. Tiles with more
-// than three vectors have one row, so they do not need R9 for the stride between rows.
+// loadVectorStride emits code that sets the registers that the function vector uses. The stride is the kernel argument
+// with the given name. Tiles with more than three vectors have one row, so they do not use R9 to address rows of A.
 func (w *writer) loadVectorStride(argument string, s shape) {
 	w.loadArgs(argument + " DX")
 	if s.vectors > 3 {
@@ -87,7 +86,7 @@ func (w *writer) amd64Tile(s shape, kind tileKind) {
 	w.op("VZEROUPPER; RET")
 }
 
-// beginTile emits code that prefetches C, loads the strides of rows, vectors and steps and sets the sums to the bias.
+// beginTile emits code that prefetches C, loads the strides of rows, vectors and steps, and sets the sums to the bias.
 func (w *writer) beginTile(s shape) {
 	w.section("Prefetch C.")
 	w.loadArgs("cRow R8", "c SI")

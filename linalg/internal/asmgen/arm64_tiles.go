@@ -21,8 +21,8 @@ func arm64Tiles() string {
 	R8-R17, …   offsets of rows 1, 2, … of A from row 0
 	R26, R25, … offsets of vectors 1, 2, … of B, later of C, from vector 0
 
-The comment of each tile lists its vector registers. An element of A is the first lane of a register;
-the instruction multiplies it by all lanes of a vector of B.`)
+The comment of each tile lists its vector registers. Each element of A is loaded into the first lane of a register.
+A multiply-add instruction multiplies this lane by all lanes of a vector of B.`)
 	for kind, shapes := range w.tiles {
 		for _, s := range shapes {
 			w.arm64Tile(s, tileKind(kind))

@@ -18,8 +18,8 @@ const (
 	log2Low  = math.Ln2 - log2High
 )
 
-// tail is the value of |x| above which softplus and sigmoid treat e^−|x| as zero. It must equal the
-// constant tail of package kernel. The comment there states the reason.
+// tail is the value of |x| above which softplus and sigmoid treat e^−|x| as zero. It must equal the constant tail of
+// package kernel, whose comment states the reason for the value.
 const tail = 44
 
 // polynomial emits code that sets register d to Σ_i coefficients[i]·xⁱ.

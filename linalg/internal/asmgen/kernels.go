@@ -68,12 +68,12 @@ type isa struct {
 // registers, and up to 12 vectors if it has 16. NEON tiles have up to four vectors (16 columns), because
 // training divides a minibatch into blocks of 16 columns.
 //
-// In a training step of the HVAE (K = 5, minibatches of 100) with AVX-512, tiles of 8×3, 8×2 and 16×1
-// perform 92 % of the multiply-adds. The other tiles are for the edges of matrices and for other models. Three
-// shapes are for the encoder's first layer, whose images have one channel: with blocks of 16 images, a tile of
-// 5×1 shortens the gradient of its weights by a third, because a kernel row has five taps, and tiles of 1×4 and
-// 1×5 shorten its transpose by a sixth, because three sums are too few to hide the latency of a multiply-add.
-// With blocks of four images, quad and partial tiles of 16 rows shorten the other convolutions by a tenth.
+// In a training step of the HVAE (K = 5, minibatches of 100) with AVX-512, tiles of 8×3, 8×2 and 16×1 perform 92 % of
+// the multiply-adds. The other tiles are for the edges of matrices and for other models. Three shapes are for the
+// encoder's first layer, whose input images have one channel. With blocks of 16 images, tiles of 5×1 reduce the time of
+// its weight gradient by a third, because a row of the convolution kernel has five taps. Tiles of 1×4 and 1×5 reduce
+// the time of its transpose by a sixth, because three sums are too few to hide the latency of a multiply-add. With
+// blocks of four images, quad and partial tiles of 16 rows reduce the time of the other convolutions by a tenth.
 var (
 	avx512 = &isa{"AVX512", 16, "Z", 32, 3, 15, 12, [kinds][]shape{
 		full:    slices.Concat(grid(5, 1), grid(3, 4), []shape{{5, 1}}, grid(3, 8), []shape{tall}),

@@ -84,8 +84,8 @@ func TestWordsMatchTheirComments(t *testing.T) {
 	}
 }
 
-// TestTheTableOfAVX2ListsOnlyItsKernels checks that no kernel in this table uses registers of AVX-512, which
-// would end the program on other processors.
+// TestTheTableOfAVX2ListsOnlyItsKernels checks that no kernel in the table of AVX2 uses registers of AVX-512. On a
+// processor without AVX-512, such a kernel would crash the program.
 func TestTheTableOfAVX2ListsOnlyItsKernels(t *testing.T) {
 	generated, checked := files(), 0
 	check := func(kind string, index int) {

@@ -118,8 +118,8 @@ func (w *writer) finish() string {
 	return w.String()
 }
 
-// constant returns the index of a constant in w.constants. If the list does not contain the constant,
-// constant first appends it.
+// constant returns the index of a constant in w.constants. If the list does not contain the constant, the function
+// first appends it.
 func (w *writer) constant(bits uint32) int {
 	if !slices.Contains(w.constants, bits) {
 		w.constants = append(w.constants, bits)

@@ -2,8 +2,8 @@ package kernel
 
 import "fmt"
 
-// A Contraction is the type linalg.Contraction, which documents it. Its fields are the same, so that each type
-// converts to the other.
+// A Contraction has the same fields as linalg.Contraction, which documents them. Values of either type can be converted
+// to the other.
 type Contraction[T Float] struct {
 	Rows, Cols, Steps, Groups int
 
@@ -22,7 +22,7 @@ type Contraction[T Float] struct {
 	Add  bool
 }
 
-// A Segment holds the indices of a segment. The assembly relies on its layout, two words.
+// A Segment holds the indices at which a segment starts in A and B. The assembly relies on its layout of two words.
 type Segment = struct{ A, B int }
 
 // Run computes the contraction on the calling goroutine. It panics if an operand is too short, an

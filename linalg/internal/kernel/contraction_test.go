@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// define computes a contraction from its definition. The function mulAdd returns a·b + c.
+// define computes a contraction directly from its definition. The function mulAdd returns a·b + c.
 func define[T Float](c Contraction[T], mulAdd func(a, b, c T) T) {
 	for g := range c.Groups {
 		for i := range c.Rows {

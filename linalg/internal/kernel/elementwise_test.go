@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// elementwiseFunctions contains the functions that have SIMD kernels. The function run computes all elements
-// of y and, for some functions, also those of b and c. The function want computes one element; a nil want means that
-// plain Go defines the result up to rounding errors.
+// elementwiseFunctions contains the functions that have SIMD kernels. The function run computes all elements of y and,
+// for some functions, also those of b and c. The function want computes one element. If want is nil, the result must
+// equal the result of plain Go up to rounding errors.
 var elementwiseFunctions = []struct {
 	name string
 	run  func(y, a, b, c []float32)
@@ -81,15 +81,15 @@ func ulps(got float32, want float64) float64 {
 	return math.Abs(float64(got)-want) / unit
 }
 
-// TestSoftplusAndSigmoidAreAccurateEverywhere checks the kernels of Softplus and SoftplusSigmoid against
-// float64. All instruction sets must give the same bits, which a hash checks for instruction sets of different
-// machines. Both functions must be positive at −44 and zero below it: models take the logarithm of a standard
+// TestSoftplusAndSigmoidAreAccurateEverywhere checks the kernels of Softplus and SoftplusSigmoid against float64. All
+// instruction sets must give the same bits. The test compares a hash of the results, because no machine has all
+// instruction sets. Both functions must be positive at −44 and zero below it: models take the logarithm of a standard
 // deviation softplus(x), so softplus must be positive for plausible outputs x of a network.
 func TestSoftplusAndSigmoidAreAccurateEverywhere(t *testing.T) {
 	if at, below := Sigmoid(-44), Sigmoid(math.Nextafter(-44, -50)); at < math.Exp(-44.001) || below != 0 {
 		t.Errorf("Sigmoid is %v at −44 and %v at the next smaller number, want about e⁻⁴⁴ and 0", at, below)
 	}
-	// x contains every 8209th float32, so that each exponent occurs, and all special values.
+	// x contains all special values and every 8209th float32, so that each exponent occurs.
 	step := uint64(8209)
 	if testing.Short() {
 		step = 131101
@@ -104,7 +104,7 @@ func TestSoftplusAndSigmoidAreAccurateEverywhere(t *testing.T) {
 			x = append(x, math.Float32frombits(bits), math.Float32frombits(bits|1<<31))
 		}
 	}
-	hashed := len(x) // the hash covers the numbers after this index, which are the same with -short
+	hashed := len(x) // the hash covers the numbers from this index on, which are the same with -short
 	for i := -120.0; i < 120; i += 0.0037 {
 		x = append(x, float32(i))
 	}

@@ -58,10 +58,9 @@ func firstDifference[T Float](x, y []T) int {
 	return -1
 }
 
-// fused returns a·b + c, rounded once, like the fused multiply-add of all SIMD instruction sets. The product
-// is exact in float64. The sum is rounded to odd: if it is inexact, the last bit is set. Rounding the result
-// to float32 then has no double rounding (Boldo and Melquiond, Emulation of FMA and correctly rounded sums,
-// 2008).
+// fused returns a·b + c, rounded once, like the fused multiply-add of all SIMD instruction sets. The product is exact
+// in float64. The sum is rounded to odd: if it is inexact, the last bit is set. Rounding the result to float32 then
+// causes no double-rounding error (Boldo and Melquiond, Emulation of FMA and correctly rounded sums, 2008).
 func fused(a, b, c float32) float32 {
 	p, q := float64(a)*float64(b), float64(c)
 	s := p + q

@@ -17,8 +17,8 @@ const (
 
 var levelNames = []string{"none", "avx2", "avx512", "neon"}
 
-// A kernelSet describes the SIMD kernels of one instruction set. Elementwise, peak, transpose and tile
-// kernels are numbered separately. Row kernels are not listed, because AVX2 and AVX-512 share them.
+// A kernelSet describes the SIMD kernels of one instruction set. Elementwise, peak, transpose and tile kernels are
+// numbered separately. Row kernels are not listed, because AVX2 and AVX-512 use the same row kernels.
 type kernelSet struct {
 	elementwise int // index of the first elementwise kernel
 	peak        int // index of the kernel that measures the peak speed
@@ -30,7 +30,7 @@ type kernelSet struct {
 	partialColumns int        // number of columns in the widest partial tile
 	full           tileLookup // tiles of whole vectors
 	partial        tileLookup // tiles narrower than a vector
-	quad           tileLookup // tiles of one vector with four columns from each of several groups
+	quad           tileLookup // tiles whose vectors contain four columns from each of several groups
 }
 
 // level is the instruction set in use. The environment variable HVAE_SIMD selects it by name. By

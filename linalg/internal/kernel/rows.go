@@ -41,8 +41,8 @@ func operand[T Float](s []T, row, col, rows, n int) rowOperand {
 	return rowOperand{pointer(s), 8 * row}
 }
 
-// MulAddRows sets y = a ⊙ b + c for a matrix y with n columns. The row and column strides of a are ar and
-// ac; likewise for b and c. A nil c means zero. The loop is slow if bc = 0, so that each row of b is constant.
+// MulAddRows sets y = a ⊙ b + c for a matrix y with n columns. The row and column strides of a are ar and ac; likewise
+// for b and c. A nil c means zero. The loop is slow if bc = 0, that is, if each row of b is constant.
 //
 //go:noinline
 func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c []T, cr, cc int) {
@@ -113,14 +113,14 @@ func AddDots[T Float](y []T, yr int, a []T, ar int, b []T, br, rows, n int) {
 	}
 }
 
-// ones is the left operand of the dot products by which AddSums computes sums of short rows of float64.
+// ones contains the left operand of the dot products with which AddSums computes sums of short float64 rows.
 var ones = [...]float64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 
 // AddSums adds the sum of row i of x [rows×n] to y[i·yr] for i < rows.
 //
 //go:noinline
 func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
-	if simd32[T]() && yr > 0 { // add x times a column of ones; if yr = 0, all rows of C are one element
+	if simd32[T]() && yr > 0 { // adds x times a column of ones, which requires distinct result elements (yr > 0)
 		one, segment := [1]T{1}, [1]Segment{}
 		c := Contraction[T]{
 			Rows: rows, Cols: 1, Steps: n, Groups: 1,

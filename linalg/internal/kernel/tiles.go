@@ -69,10 +69,10 @@ func (c *Contraction[T]) tiles() {
 	if c.Add {
 		args.add = 1
 	}
-	// The widest tiles compute the first columns of each group of the contraction. If there is only one
-	// group, narrower tiles and then partial tiles compute its remaining columns. Otherwise, one tile computes
-	// remaining columns of several groups: each vector belongs to a different group, or, for the last four
-	// columns of the groups, each quarter of a vector.
+	// The widest tiles compute the first columns of each group of the contraction. If there is only one group, narrower
+	// tiles and then partial tiles compute its remaining columns. Otherwise, a tile computes remaining columns of
+	// several groups. Each of its vectors belongs to a different group. If only four columns of each group remain, each
+	// group has four lanes of a vector.
 	vectors, rows := s.vectors, min(c.Rows, maxRows)
 	for vectors < maxVectors && s.full[rows][vectors+1].rows == s.full[rows][vectors].rows {
 		vectors++ // tiles of one row may be wider

@@ -14,8 +14,8 @@
 // 	R8-R17, …   offsets of rows 1, 2, … of A from row 0
 // 	R26, R25, … offsets of vectors 1, 2, … of B, later of C, from vector 0
 //
-// The comment of each tile lists its vector registers. An element of A is the first lane of a register;
-// the instruction multiplies it by all lanes of a vector of B.
+// The comment of each tile lists its vector registers. Each element of A is loaded into the first lane of a register.
+// A multiply-add instruction multiplies this lane by all lanes of a vector of B.
 
 // tile1x1NEON keeps vector v of row i of C in register 1·i + v (V0) and B in V1. Elements of A are in the registers after B.
 // A step has 1 multiply-adds, 2 loads and 4 other instructions.

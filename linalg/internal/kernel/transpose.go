@@ -18,8 +18,8 @@ type transposeArgs struct {
 	done           int // offset of the current matrix from the first
 }
 
-// A transposeKernel describes a kernel for bands of a fixed number of rows. The field index is its
-// position in the table of all transpose kernels.
+// A transposeKernel describes a kernel for bands of a fixed number of rows. The field index contains the position of
+// the kernel in the table of all transpose kernels.
 type transposeKernel struct{ rows, index int }
 
 // Transpose transposes each of the consecutive matrices [rows×cols] in a and stores the results in
