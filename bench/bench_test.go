@@ -88,7 +88,7 @@ func hvaeOf(K int) mnist.Config {
 	return mnist.Config{Kind: "hvae", K: K, Tempering: "free", VaryEps: true, Latent: 64}
 }
 
-// BenchmarkTrainStep measures one optimiser step of MNIST models in float32 on all cores with
+// BenchmarkTrainStep measures one optimiser step of several MNIST models in float32 on all cores with
 // batch size 100.
 func BenchmarkTrainStep(b *testing.B) {
 	b.Run("VAE", func(b *testing.B) { trainStep(b, vae(), false) })

@@ -120,7 +120,7 @@ func TestREADMEMatchesTheMeasurements(t *testing.T) {
 	}
 	_, peak := spread(simd, `^BenchmarkPeak-2\s.*?([\d.]+) GFLOP/s`)
 	contains("fused multiply-adds in registers, %.0f GFLOP/s", peak)
-	var ratios []any // of shortest and of median times
+	var ratios []any // ratios of the shortest times and of the median times
 	for _, step := range []struct {
 		row, benchmark string
 		config         mnist.Config

@@ -51,7 +51,7 @@ func (p Program) Main() {
 	os.Exit(p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// A signalError is the cause of the cancellation of a context by a signal. It wraps context.Canceled.
+// A signalError is the cause of a context that was cancelled by a signal. It wraps context.Canceled.
 type signalError syscall.Signal
 
 func (s signalError) Error() string {

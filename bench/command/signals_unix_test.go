@@ -12,7 +12,7 @@ import (
 
 func TestSignals(t *testing.T) {
 	for _, c := range []struct {
-		first, second syscall.Signal // second is 0 for no second signal
+		first, second syscall.Signal // second is 0 if only one signal is sent
 		status        int            // −n if signal n ends the process at once
 		stderr        string
 	}{

@@ -24,7 +24,7 @@ const (
 	Points              // markers without a line
 )
 
-// A Series is a sequence of points. The line has a gap at a point that the axes cannot show. The
+// A Series is a sequence of points. A line has a gap at each point that the axes cannot show. The
 // legend omits a series without a label.
 type Series struct {
 	Label string

@@ -10,7 +10,7 @@ type Outcome struct {
 	SigmaErr    float64 `json:"sigma_err"` // ‖σ − σ̂‖²
 	SigmaErrSE  float64 `json:"sigma_err_se,omitzero"`
 	Err         float64 `json:"err"`                 // ‖Δ − Δ̂‖² + ‖σ − σ̂‖²
-	ErrSE       float64 `json:"err_se,omitzero"`     // standard error of Err over the datasets
+	ErrSE       float64 `json:"err_se,omitzero"`     // standard error of Err, estimated from the datasets
 	Beta0       float64 `json:"beta0,omitzero"`      // inverse temperature β₀ = 1/s², where s is the s.d. of ρ₀; only for HVAE
 	Volume      float64 `json:"volume,omitzero"`     // s·Π α_k, which is 1 unless the tempering is untied; only for HVAE
 	ELBO        float64 `json:"elbo"`                // ELBO at θ̂, averaged over 10,000 draws

@@ -16,7 +16,7 @@ import (
 //
 //	∇U_θ(z|D) = z + N Σ⁻¹(z + Δ − x̄).
 //
-// In the paper, x stands for x̄, and U lacks its minus sign, but the gradient is correct.
+// The paper writes x for x̄ and omits the minus sign of U, but its gradient is correct.
 type Target struct {
 	offset    *ad.Var[float64] // Δ − x̄, [d×1]
 	precision *ad.Var[float64] // N/σ², [d×1]
