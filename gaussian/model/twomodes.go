@@ -49,7 +49,7 @@ func (d TwoModesDraw) End() TwoModesPhase { return d.Path[len(d.Path)-1] }
 // ChangesMode reports whether the draw starts and ends in different modes.
 func (d TwoModesDraw) ChangesMode() bool { return d.Path[0].X*d.End().X < 0 }
 
-// Draw returns n draws. If paths is false, each path has only its start and end. If ctx is done, Draw returns ctx.Err().
+// Draw returns n draws. If paths is false, each path has only its start and end. If ctx is done, it returns ctx.Err().
 func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand, paths bool) (draws []TwoModesDraw, err error) {
 	const batch = 500
 	var t ad.Tape[float64]
