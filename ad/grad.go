@@ -46,7 +46,7 @@ func Backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs ...*Var[T]) 
 		if g := s.node(x).bar; g == nil {
 			dst[i].Fill(0)
 		} else {
-			linalg.Copy(dst[i], g.Value) // copies only if xs contains x twice; otherwise, g is in dst[i]
+			linalg.Copy(dst[i], g.Value) // copies only if xs contains x twice; otherwise, g is already in dst[i]
 		}
 	}
 	return dst

@@ -2,8 +2,8 @@ package ad
 
 import "hvae/linalg"
 
-// A record is a list of variables, together with the memory for their values. The memory consists of
-// large chunks, which are reused but never freed.
+// A record contains a list of variables and the memory for their values. The memory consists of large chunks, which are
+// reused but never freed.
 type record[T linalg.Float] struct {
 	vars []*Var[T] // the first n are in use
 	n    int
@@ -53,7 +53,7 @@ func (r *record[T]) alloc(n int) []T {
 // created. When no references to a result remain, the pool reuses the memory of the result.
 type pool[T linalg.Float] struct {
 	tape    *Tape[T]
-	start   record[T] // copy of the tape's record before the running differentiation rule
+	start   record[T] // copy of the tape's record before the running differentiation rule started
 	vars    record[T]
 	free    []freeList[T]
 	created []*Var[T] // variables that the running rule has created

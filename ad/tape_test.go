@@ -153,7 +153,7 @@ func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
 		y = Add(Square(y), y) // both operands of Add share an adjoint
 		y = Recomputed(sumAndProduct, y, y)
 		y = addWithRule(func(s *Sweep[float64], y, ybar variable) {
-			tape.Matrix(64, 64) // memory for a result that the rule does not keep
+			tape.Matrix(64, 64) // memory that Backward must reuse after the rule has returned
 			s.Accumulate(y.Operand(0), ybar)
 		}, y, tape.Const(x.Value))
 	}

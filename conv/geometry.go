@@ -89,8 +89,8 @@ func (g *Geometry) check(name string) {
 	}
 }
 
-// An axis is the vertical or horizontal part of a Geometry. Along an axis, tap k connects output
-// pixel o with input pixel i if o·stride + k = i + pad.
+// An axis is the vertical or horizontal part of a Geometry. Along an axis, tap k connects output pixel o to input pixel
+// i if o·stride + k = i + pad.
 type axis struct{ in, out, kernel, stride, pad int }
 
 func (g *Geometry) vertical() axis   { return axis{g.InH, g.OutH, g.KernelH, g.Stride, g.PadTop} }

@@ -21,7 +21,7 @@ import (
 // images, and by 10 % with blocks of 4 images.
 
 const (
-	grain       = 1 << 21 // number of multiply-adds that are worth a goroutine, about 50 µs of work
+	grain       = 1 << 21 // minimum number of multiply-adds for a separate goroutine, about 50 µs of work
 	maxSegments = 256     // number of segments of a contraction that are stored without allocation
 	maxRuns     = 16      // number of runs along an axis that are stored without allocation
 )

@@ -5,9 +5,9 @@ import (
 	"hvae/linalg"
 )
 
-// This file contains differentiable operations that are recorded on a tape. They store a pointer to
-// the geometry, which must not be changed while the tape is in use. They panic if the geometry is invalid
-// or the shapes of the operands do not fit it.
+// This file contains differentiable operations that are recorded on a tape. The tape keeps a pointer to the geometry,
+// which must not be changed while the tape is in use. The operations panic if the geometry is invalid or does not fit
+// the shapes of the operands.
 
 // Conv returns the convolution y = W ∗ X + b [Out×B] for w [Taps×OutC], x [In×B] and bias
 // b [OutC×1], where bias may be nil. It takes g.MultiplyAdds() multiply-adds for each image.

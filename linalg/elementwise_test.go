@@ -173,7 +173,7 @@ func TestElementwiseOperationsAndSumsMatchTheirFormulas(t *testing.T) {
 
 func testOperations[T Float](t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	operand := func(s Shape) Matrix[T] { // contains infinities, NaN and −0 in every second case
+	operand := func(s Shape) Matrix[T] { // sometimes contains infinities, NaN or −0
 		m := eighths[T](rng, s)
 		for range rng.IntN(2) * rng.IntN(4) * min(1, len(m.Data)) {
 			m.Data[rng.IntN(len(m.Data))] = T([]float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1)}[rng.IntN(4)])

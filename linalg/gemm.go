@@ -43,9 +43,9 @@ type Segment = struct{ A, B int }
 // index is negative, or a stride other than CGroup is negative.
 func (c *Contraction[T]) Run() { (*kernel.Contraction[T])(c).Run() }
 
-// The functions below compute the matrix products of a dense layer Y = W·X + b. Affine computes the layer. If
-// δ is the gradient with respect to Y, then MatMulTA computes the gradient Wᵀ·δ with respect to X, and
-// MatMulTB computes the gradient δ·Xᵀ with respect to W.
+// The functions below compute the matrix products of a dense layer Y = W·X + b. Affine computes Y. If δ is the gradient
+// with respect to Y, then MatMulTA computes the gradient Wᵀ·δ with respect to X, and MatMulTB computes the gradient
+// δ·Xᵀ with respect to W.
 
 // gemmGrain is the minimum number of multiply-adds for a separate goroutine, about 50 µs of work.
 const gemmGrain = 1 << 21

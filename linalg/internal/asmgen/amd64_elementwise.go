@@ -110,9 +110,9 @@ func amd64Elementwise() string {
 	return w.finish()
 }
 
-// amd64ElementwiseKernel emits a kernel that loops over vectors. The last vector may be partial. Full
-// and partial vectors share the arithmetic code but have separate loads and stores, because masked
-// stores would delay later loads.
+// amd64ElementwiseKernel emits a kernel that loops over vectors. The last vector may be partial. The arithmetic code is
+// the same for full and partial vectors, but the loads and stores are separate, because masked stores would delay later
+// loads.
 func (w *writer) amd64ElementwiseKernel(k elementwiseKernel) {
 	w.begin(k.name+w.name, "%s", k.doc)
 	operands := k.operands()

@@ -97,7 +97,7 @@ func (w *writer) beginTile(s shape) {
 	w.loadVectorStride("bVector", s)
 	w.multiplyStride(s.rows)
 	w.loadArgs("aStep R12")
-	if s.rows > 8 { // at the end of a step SI is the address of row 8, so subtract 8 rows
+	if s.rows > 8 { // each step adds 8 rows to SI, so subtract them from the stride between steps
 		w.op("MOVQ R12, R15; SHLQ $%d, R15", prefetchShift)
 		w.op("LEAQ (R8*8), AX; SUBQ AX, R12")
 	}

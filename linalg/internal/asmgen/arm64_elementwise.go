@@ -112,8 +112,8 @@ func arm64Elementwise() string {
 	return w.finish()
 }
 
-// arm64ElementwiseKernel emits a kernel with a loop over vectors and a loop over the last elements. Both
-// loops share the arithmetic code but have separate loads and stores.
+// arm64ElementwiseKernel emits a kernel with a loop over vectors and a loop over the last elements. Both loops use the
+// same arithmetic code, but each has its own loads and stores.
 func (w *writer) arm64ElementwiseKernel(k elementwiseKernel) {
 	w.begin(k.name+w.name, "%s", k.doc)
 	operands := k.operands()

@@ -84,7 +84,7 @@ func (w *body) binaryConst(op operation, d, a int, c float64) { w.binaryBits(op,
 // set emits code that sets register d to the constant c.
 func (w *body) set(c float64, d int) { w.setBits(bitsOf(c), d) }
 
-// one returns a function that emits one operation on two inputs.
+// one returns the body of a kernel that performs a single operation on two inputs.
 func one(op operation) func(w *body) []int {
 	return func(w *body) []int {
 		w.binary(op, w.in[0], w.in[0], w.in[1])

@@ -12,7 +12,7 @@ import (
 type writer struct {
 	strings.Builder
 	*isa
-	kind      string   // prefix of names in package kernel; for "tile", the arguments are of type tileArgs
+	kind      string   // prefix of names in package kernel, such as "tile" in tileArgs
 	args      string   // register that holds the address of the arguments
 	kernels   []string // names of the kernels, by index
 	constants []uint32 // float32 constants that the kernels use, as bits

@@ -2,7 +2,7 @@
 
 package kernel
 
-// Without SIMD kernels, callElementwise to callPeak are never called.
+// The functions callElementwise to callPeak are never called, because there are no SIMD kernels.
 
 func available() []int { return []int{levelNone} }
 

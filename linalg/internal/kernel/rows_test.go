@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestRowKernelsAreBitIdenticalToPlainGo checks the functions of rows.go for random matrices. Row
+// TestRowKernelsAreBitIdenticalToPlainGo compares the functions of rows.go with plain Go for random matrices. Row
 // strides may be zero or exceed the row length, and the result may overwrite an operand.
 func TestRowKernelsAreBitIdenticalToPlainGo(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
