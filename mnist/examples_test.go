@@ -85,7 +85,7 @@ func TestREADMEMatchesTheExamples(t *testing.T) {
 	contains(tails)
 }
 
-// README.md shows a function of checkpoint.py.
+// The Python code in README.md must be a part of checkpoint.py.
 func TestREADMEShowsThePythonProgram(t *testing.T) {
 	_, code, _ := strings.Cut(string(read(t, "README.md")), "```python\n")
 	code, _, _ = strings.Cut(code, "```")

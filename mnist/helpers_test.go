@@ -23,7 +23,7 @@ import (
 	"hvae/mnist/data"
 )
 
-// Names of files of a dataset.
+// The names of the files of a dataset.
 const (
 	trainFile = "train-images-idx3-ubyte"
 	testFile  = "t10k-images-idx3-ubyte"
@@ -70,7 +70,7 @@ func makeFew() error {
 	return err
 }
 
-// writeImages writes the files of a dataset from the pixels of its images.
+// writeImages writes the two files of a dataset with the given pixels.
 func writeImages(folder string, train, test []byte) error {
 	for name, pixels := range map[string][]byte{trainFile: train, testFile: test} {
 		var b []byte
@@ -84,7 +84,7 @@ func writeImages(folder string, train, test []byte) error {
 	return nil
 }
 
-// ownImages writes a dataset to a new folder and returns the folder. All images of the dataset differ.
+// ownImages writes a dataset with the given numbers of training and test images to a new folder, which it returns.
 func ownImages(t *testing.T, train, test int) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -155,26 +155,26 @@ func process(args ...string) *exec.Cmd {
 	return c
 }
 
-// tiny returns the arguments of a short training run, with three batches in an epoch.
+// tiny returns the command-line arguments for a short training run with three batches in an epoch.
 func tiny(out string, more ...string) []string {
 	return append([]string{"train", "-data", few, "-latent", "3", "-train", "75", "-batch", "25", "-epochs", "1", "-out", out}, more...)
 }
 
 var hvaeFlags = []string{"-model", "hvae", "-K", "1", "-tempering", "free", "-vary-eps"}
 
-// resume returns the arguments that resume a run.
+// resume returns the command-line arguments that resume a run.
 func resume(out string, more ...string) []string {
 	return append([]string{"train", "-resume", "-out", out}, more...)
 }
 
-// tinyTable returns the arguments of a table with the runs in tinyRuns.
+// tinyTable returns the command-line arguments for a table with the runs in tinyRuns.
 func tinyTable(out string, more ...string) []string {
 	return append([]string{"table", "-data", few, "-train", "100", "-epochs", "1", "-limit", "5", "-samples", "20", "-runs", "2", "-rows", "vae,hvae-k1-none", "-seeds", "85547,12345", "-out", out}, more...)
 }
 
 var tinyRuns = []string{"vae-85547", "hvae-k1-none-85547", "vae-12345", "hvae-k1-none-12345"}
 
-// tinyEval returns the arguments of eval with the same settings as tinyTable.
+// tinyEval returns the command-line arguments for an evaluation with the settings of tinyTable.
 func tinyEval(checkpoint, seed string, more ...string) []string {
 	return append([]string{"eval", "-checkpoint", checkpoint, "-data", few, "-limit", "5", "-samples", "20", "-runs", "2", "-seed", seed, "-json"}, more...)
 }
@@ -207,7 +207,7 @@ func exists(elem ...string) bool {
 	return err == nil
 }
 
-// copyFiles copies files to a new folder.
+// copyFiles copies the files with the given names to a new folder, which it returns.
 func copyFiles(t *testing.T, from string, names ...string) (to string) {
 	t.Helper()
 	to = t.TempDir()
@@ -217,7 +217,7 @@ func copyFiles(t *testing.T, from string, names ...string) (to string) {
 	return to
 }
 
-// contents returns the contents of all files below a folder, except locks, by relative path.
+// contents returns a map from the relative paths of all files below a folder, except locks, to their contents.
 func contents(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -235,7 +235,7 @@ func contents(t *testing.T, folder string) map[string]string {
 	return all
 }
 
-// files is like contents, but removes times and the hashes of times, and replaces tensors by a hash.
+// files is like contents, but removes times, and hashes that depend on them, and replaces tensors by a hash.
 func files(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	all := contents(t, folder)
@@ -255,7 +255,7 @@ func files(t *testing.T, folder string) map[string]string {
 
 var hashSeed = maphash.MakeSeed()
 
-// times matches durations and SHA-256 in JSON, also in JSON that is encoded as a string.
+// times matches durations and SHA-256 hashes in JSON, including JSON that is encoded as a string.
 var times = regexp.MustCompile(`([Ss]econds\\?": ?[0-9.e+-]+|"sha256": ?"[0-9a-f]{64}")`)
 
 // sameFiles checks that the files of two runs or tables are equal, apart from times.
@@ -291,7 +291,7 @@ func object(t *testing.T, stdout string) map[string]any {
 	return jsonLines[map[string]any](t, stdout)[0]
 }
 
-// saved returns the progress in the state of a run.
+// saved returns the state that a run has saved.
 func saved(t *testing.T, folder string) *state {
 	t.Helper()
 	s, err := decodeState(read(t, folder, stateFile))

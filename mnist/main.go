@@ -1,6 +1,5 @@
-// Mnist runs the experiment of section 4.2 of the HVAE paper. It trains variational auto-encoders with
-// and without Hamiltonian dynamics on binarised MNIST digits, estimates the evidence, and draws digits
-// from the trained models.
+// Mnist runs the experiment of section 4.2 of the HVAE paper. It trains variational auto-encoders with and without
+// Hamiltonian dynamics on binarised MNIST digits, estimates the evidence, and draws digits from the trained models.
 //
 //	go run ./mnist train -model hvae -K 5 -tempering free -vary-eps -out DIR
 //	go run ./mnist eval -checkpoint DIR
@@ -31,8 +30,8 @@ import (
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		// Frequent garbage collection saves memory while images are read and when an epoch ends. It
-		// does not slow down training steps, because they allocate no memory.
+		// Frequent garbage collection saves memory while images are read and when an epoch ends. It does not slow down
+		// training steps, because they allocate no memory.
 		debug.SetGCPercent(10)
 	}
 	program.Main()
@@ -54,7 +53,8 @@ var program = command.Program{
 	},
 }
 
-// ignoreBrokenPipes makes writes to a broken pipe fail instead of ending the process, so that a run continues.
+// ignoreBrokenPipes makes writes to a broken pipe return an error instead of ending the process, so that a run
+// continues.
 func ignoreBrokenPipes() {
 	if runtime.GOARCH != "wasm" {
 		signal.Ignore(syscall.Signal(13)) // package syscall does not define SIGPIPE for WebAssembly
@@ -71,7 +71,7 @@ func loadData(ctx context.Context, folder string, stderr io.Writer) (data.Set, e
 	return data.Load(ctx, folder, func(m string) { fmt.Fprintln(stderr, m) })
 }
 
-// readCheckpoint reads the model that -checkpoint names: a file, or the folder of a run.
+// readCheckpoint reads a model. The argument name is the value of -checkpoint: a model file or the folder of a run.
 func readCheckpoint(name string) (model.Checkpoint, error) {
 	if name == "" {
 		return model.Checkpoint{}, command.UsageError("-checkpoint is missing: specify a model file or the folder of a run")

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// For invalid input, the program prints one line to stderr and changes no file of an existing run.
+// For invalid input, the program must print one line to stderr and must not change any file of an existing run.
 func TestInvalidInputIsReportedOnOneLine(t *testing.T) {
 	dir := t.TempDir()
 	file, model := filepath.Join(dir, "file"), filepath.Join(dir, "run")
@@ -100,7 +100,7 @@ func TestCheckpointMayBeTheFolderOfARun(t *testing.T) {
 	mustRun(t, tiny(dir)...)
 	pictures := map[string]string{}
 	for _, checkpoint := range []string{dir, filepath.Join(dir, modelFile)} {
-		picture := filepath.Join(t.TempDir(), strings.Repeat("x", 251)+".png") // the longest name of most file systems
+		picture := filepath.Join(t.TempDir(), strings.Repeat("x", 251)+".png") // the longest file name that most file systems allow
 		mustRun(t, "sample", "-checkpoint", checkpoint, "-o", picture)
 		pictures[checkpoint] = string(read(t, picture))
 	}

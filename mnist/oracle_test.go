@@ -40,8 +40,8 @@ func parts(n int, seed uint64) (training, validation []int) {
 // A minibatch holds binary images [784×B] and their noise [ℓ×B].
 type minibatch struct{ x, epsilon, gamma0 linalg.Matrix[float32] }
 
-// drawBatch returns a minibatch of the given images. pixels(j, i) and noise(j, i) are the streams of image i in
-// column j.
+// drawBatch returns a minibatch of the images with the given indices. Its binarisation and noise are drawn from the
+// streams pixels(j, i) and noise(j, i) for image i in column j.
 func drawBatch(images data.Images, which []int, latent int, pixels, noise func(j, i int) *rand.Rand) (b minibatch) {
 	b.x = linalg.New[float32](784, len(which))
 	b.epsilon, b.gamma0 = linalg.New[float32](latent, len(which)), linalg.New[float32](latent, len(which))
@@ -90,8 +90,8 @@ func newCourse(images data.Images, config model.Config, n, batch int, rate float
 	return c
 }
 
-// next trains an epoch. It returns two means over images: the training ELBO, computed in each batch before
-// its step, and the validation ELBO after the epoch.
+// next trains for one epoch. It returns two means over images: the training ELBO, computed for each batch before its
+// step, and the validation ELBO after the epoch.
 func (c *course) next(t *testing.T) (training, validation float64) {
 	t.Helper()
 	c.epoch++

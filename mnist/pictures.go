@@ -23,7 +23,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// pictureFlags are the flags that sample and reconstruct share.
+// pictureFlags are the flags that the sample and reconstruct commands have in common.
 type pictureFlags struct {
 	*command.Flags
 	checkpoint, out string
@@ -31,8 +31,8 @@ type pictureFlags struct {
 	seed            uint64
 }
 
-// newPictureFlags defines the flags. n is the default of -n. count and seed are the usage texts of -n
-// and -seed.
+// newPictureFlags defines the flags. The argument n is the default value of -n. The arguments count and seed are the
+// usage texts of -n and -seed.
 func newPictureFlags(n int, count, seed string) *pictureFlags {
 	f := &pictureFlags{Flags: command.NewFlags()}
 	f.StringVar(&f.checkpoint, "checkpoint", "", "`file` of the model, or the folder of its run (required)")
@@ -111,9 +111,9 @@ func samples(c model.Config, params []model.Param[float32], n int, seed uint64) 
 }
 
 // reconstructions returns a PNG with a group of K + 3 pictures for each image of x [784×n]: the image, the pixel
-// probabilities at the mean of the variational prior, and the probabilities at the positions z_0 … z_K of the
-// flow, where z_0 is a draw from the variational prior. For a VAE, K = 0. It also returns the mean of
-// log p_θ(x, z_k) over the images for each k as text, and an error if it is not finite.
+// probabilities at the mean of the variational prior, and the probabilities at the positions z_0 … z_K of the flow,
+// where z_0 is a draw from the variational prior. For a VAE, K = 0. For each k, it also returns the mean over all
+// images of log p_θ(x, z_k), as text. If a mean is not finite, it returns an error.
 func reconstructions(c model.Checkpoint, x linalg.Matrix[float32], seed uint64) (picture []byte, logJoints []string, err error) {
 	var t ad.Tape[float32]
 	network, n := model.NewNetwork(c.Config, model.Vars(t.Const, c.Params)), x.Cols
@@ -140,8 +140,8 @@ func reconstructions(c model.Checkpoint, x linalg.Matrix[float32], seed uint64) 
 	return contact(digits, group, group*min(max(1, 12/group), n)), logJoints, nil
 }
 
-// contact returns a contact sheet as a PNG. The digits are the columns of x [784×n], with values from 0
-// (black) to 1 (white). Each row of the sheet has the given number of columns, divided into groups.
+// contact returns a contact sheet as a PNG. The digits are the columns of x [784×n], with values from 0 (black) to 1
+// (white). Each row of the sheet has the given number of columns, in groups of the given size.
 func contact(x linalg.Matrix[float32], group, columns int) []byte {
 	const side, scale, gap, apart, margin = 28, 2, 4, 20, 8 // in pixels; apart is the gap between groups
 	const pitch = side*scale + gap

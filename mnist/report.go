@@ -21,7 +21,7 @@ type report struct {
 	Rows    []row    `json:"rows"`
 	Results []result `json:"results"`
 
-	damaged bool // whether the result of a run cannot be used
+	damaged bool // whether a file of a run is damaged or does not belong to the table
 }
 
 // report returns a report on all finished runs.
@@ -45,8 +45,8 @@ const (
 	budgetFile = "budget.svg"
 )
 
-// files returns a map from the names of the table's files to their contents. A table without HVAEs has no
-// figures, so their contents are nil.
+// files returns a map from the names of the table's files to their contents. If the table has no HVAEs, the contents of
+// its figures are nil.
 func (r report) files() map[string][]byte {
 	b, _ := json.MarshalIndent(r, "", " ") // cannot fail, because all numbers are finite
 	files := map[string][]byte{tableFile: append(b, '\n'), figureFile: nil, budgetFile: nil}
@@ -56,9 +56,9 @@ func (r report) files() map[string][]byte {
 	return files
 }
 
-// write writes the files of the table and removes figures of earlier rows. It writes nothing if the result of a
-// run is damaged. If two processes write at the same time, the table may lack the last result; the next
-// command writes it again.
+// write writes the files of the table. If their contents are nil, it removes old figures. It changes nothing if
+// r.damaged is true. If two processes write at the same time, the table may lack the latest result until the next
+// command writes it.
 func (t *table) write(r report) (err error) {
 	for name, content := range r.files() {
 		switch {
@@ -75,8 +75,8 @@ func (t *table) write(r report) (err error) {
 	return nil
 }
 
-// print prints the rows, with dashes for missing values, or as JSON. It ignores errors, because table.json
-// contains the rows.
+// print prints the rows, either as JSON or as a table with dashes for missing values. It ignores write errors, because
+// table.json also contains the rows.
 func (r report) print(w io.Writer, asJSON bool) {
 	if asJSON {
 		for _, x := range r.Rows {
@@ -129,7 +129,7 @@ func (r report) print(w io.Writer, asJSON bool) {
 // least one HVAE.
 func figure(rows []row) []byte {
 	var ks []float64
-	var kinds []string // of step sizes
+	var kinds []string // kinds of step sizes
 	for _, r := range rows {
 		if r.K > 0 {
 			ks, kinds = append(ks, float64(r.K)), append(kinds, r.Eps)
@@ -150,7 +150,7 @@ func figure(rows []row) []byte {
 	return plot.Panels(2, charts...)
 }
 
-// differenceChart plots the differences from the VAE in the given summaries of rows.
+// differenceChart plots the difference from the VAE for each row. The function of returns the summary to plot.
 func differenceChart(title, eps string, ks []float64, rows []row, of func(row) *summary) plot.Chart {
 	c := plot.Chart{Title: title, XLabel: "K", YLabel: "NLL minus the VAE's ± s.e. (nats)", XTicks: ks, Dodge: true, Width: 360, Height: 240}
 	if eps != "" {
@@ -179,8 +179,8 @@ func orZero(x eval.Number) float64 {
 	return float64(x)
 }
 
-// leastELBO is the smallest validation ELBO that budget draws, in nats. The ELBOs of the first epochs
-// are far below and would compress the rest of the figure.
+// leastELBO is the smallest validation ELBO, in nats, in the figure of the function budget. The ELBOs of the first
+// epochs are far smaller and would compress the rest of the figure.
 const leastELBO = -120
 
 // budget plots the validation ELBO of each row against epochs (left) and against work (right). Lines are

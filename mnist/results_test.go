@@ -18,17 +18,17 @@ import (
 	"hvae/mnist/model"
 )
 
-// These tests check that the tables in results agree with the files of their runs, and that the tables in
-// results/README.md agree with them.
+// These tests check that the tables in mnist/results agree with the files of their runs, and that the tables in
+// results/README.md agree with those in the files.
 
 var update = flag.Bool("update", false, "replace the tables and figures in results")
 
-// stored returns the table in a folder of results. Its rows and seeds are the rows and seeds of its results.
+// stored returns the table that is stored in a folder of mnist/results, with the rows and seeds in its results.
 func stored(t *testing.T, folder string) *table {
 	t.Helper()
 	r := jsonLines[report](t, strings.ReplaceAll(string(read(t, "results", folder, tableFile)), "\n", ""))[0]
 	stored := &table{protocol: r.protocol, out: "results/" + folder, listOnly: true, set: data.Set{Name: r.Data}}
-	stored.set.Test.Pixels = make([]byte, 784*10_000) // the number of images is enough
+	stored.set.Test.Pixels = make([]byte, 784*10_000) // only the number of images is used
 	for _, x := range r.Rows {
 		stored.rows = append(stored.rows, x.Row)
 	}
@@ -79,7 +79,7 @@ func TestCheckedInTablesMatchTheirRuns(t *testing.T) {
 	}
 }
 
-// signed formats a difference with its sign (+ or −), followed by ± se unless se is nil.
+// signed formats a difference with its sign (+ or −), followed by ± and the standard error unless se is NaN.
 func signed(v, se eval.Number) string {
 	if v < 0 {
 		return "−" + eval.PlusMinus(-v, se)
@@ -99,7 +99,7 @@ func TestTablesInTheREADMEMatchTheResults(t *testing.T) {
 	// columns returns four columns of a row of the table: the number of seeds, the ELBO, the NLL and the difference
 	// from the VAE.
 	columns := func(s *summary) string {
-		if s == nil { // the paper lacks the row
+		if s == nil { // the row is not in the paper
 			return " – | – | – | – |"
 		}
 		less := ""
@@ -196,8 +196,7 @@ func TestTableOfUntiedRunsMatchesTheResults(t *testing.T) {
 	}
 }
 
-// A result must be refused if values are missing or are not numbers, if there are too many or too few, or if they belong
-// to another run.
+// A result must be refused if it is damaged, if values are missing, or if it does not match the metrics of its run.
 func TestDamagedResultsAreRefused(t *testing.T) {
 	table := stored(t, "full")
 	k := table.tasks[0]

@@ -59,8 +59,8 @@ var published = sync.OnceValue(func() (runs []result) {
 // rowName matches the names of rows.
 var rowName = regexp.MustCompile(`^(?:vae(?:-([lm])([1-9]\d{0,2}))?|hvae-k([1-9]\d*)-(none|fixed|free|untied)(-shared|-varied)?)$`)
 
-// parseRow returns the model of the named row, such as vae, hvae-k1-none or hvae-k10-free-varied. If
-// K > 1, the name ends in shared (all steps have the same step sizes) or varied (separate step sizes).
+// parseRow returns the model of the named row, such as vae, hvae-k1-none or hvae-k10-free-varied. If K > 1, the name
+// ends in shared (all steps have the same step sizes) or varied (each step has separate step sizes).
 func parseRow(name string) (model.Config, error) {
 	c := model.Defaults().Config
 	m := rowName.FindStringSubmatch(name)
@@ -71,7 +71,7 @@ func parseRow(name string) (model.Config, error) {
 	}
 	if m != nil {
 		c.Kind, c.Tempering, c.VaryEps = "hvae", m[4], m[5] == "-varied"
-		c.K, _ = strconv.Atoi(m[3]) // Check refuses large numbers
+		c.K, _ = strconv.Atoi(m[3]) // Check rejects large numbers
 		if c.Check() == nil && (c.K > 1) == (m[5] != "") {
 			return c, nil
 		}
@@ -79,8 +79,8 @@ func parseRow(name string) (model.Config, error) {
 	return c, fmt.Errorf("there is no row %.40q: a row must be vae, vae-lL (L importance samples), vae-mL (mean of L draws), hvae-k1-TEMPERING or hvae-kK-TEMPERING-EPS, where K > 1, TEMPERING is none, fixed, free or untied, and EPS is shared or varied", name)
 }
 
-// plan returns a task for each row and seed. Tasks with the same seed are adjacent, so that rows can be
-// compared early. If rows or seeds is nil, plan uses the published rows or seeds.
+// plan returns a task for each row and seed. Tasks with the same seed are adjacent, so that rows can be compared before
+// all tasks are done. If rows is nil, plan uses the published rows. If seeds is nil, it uses the published seeds.
 func plan(rows []string, seeds []uint64) (tasks []task) {
 	const third = 98765 // the third seed, which only some published rows have
 	usual := seeds == nil
@@ -122,8 +122,8 @@ type summary struct {
 	Epochs eval.Number `json:"epochs"` // mean over seeds
 	ELBO   eval.Number `json:"elbo"`   // mean over seeds
 	NLL    eval.Number `json:"nll"`    // mean over seeds
-	// EvaluationSD² is the variance of the NLL over the evaluations of a run, averaged over seeds. SeedSD is
-	// the standard deviation over seeds.
+	// EvaluationSD² is the variance of the NLL over the evaluations of a run, averaged over seeds. SeedSD is the
+	// standard deviation of the NLL over seeds.
 	EvaluationSD eval.Number `json:"nll_sd_evaluations"`
 	SeedSD       eval.Number `json:"nll_sd_seeds"`
 	// ToVAE is the NLL minus the NLL of the VAE with the same seed, averaged over the seeds that both rows
@@ -177,11 +177,11 @@ func makeRows(tasks []task, obtained []result) (rows []row) {
 	return rows
 }
 
-// An evaluation holds the contents of evaluationFile. The eval command computes the same results for the
-// same images, number of samples and seed.
+// An evaluation holds the contents of evaluationFile. With the same images, number of samples and seed, the eval
+// command computes the same results.
 type evaluation struct {
 	Run      string          `json:"run"`
-	Settings json.RawMessage `json:"settings"` // of the training, for the reader
+	Settings json.RawMessage `json:"settings"` // settings of the training, only for human readers
 	Data     string          `json:"data"`
 	Epoch    int             `json:"epoch"` // best epoch, whose weights are evaluated
 	ValELBO  float64         `json:"val_elbo"`
@@ -194,7 +194,7 @@ type evaluation struct {
 	SHA256   string          `json:"sha256,omitempty"` // digest of the other fields and of the metrics; older files lack it
 }
 
-// evaluation returns an evaluation with the fields that follow from the protocol, the task and the metrics.
+// evaluation returns an evaluation without results. Its other fields follow from the protocol, task and metrics.
 func (t *table) evaluation(k task, metrics []model.Metrics) evaluation {
 	best := model.Best(metrics)
 	return evaluation{Run: k.Run, Data: t.Data, Epoch: best.Epoch, ValELBO: best.ValELBO, Images: t.Images, Samples: t.Samples, Seed: k.Seed}
@@ -205,7 +205,7 @@ func (e evaluation) encode() []byte {
 	return append(b, '\n')
 }
 
-// digest returns the SHA-256 of e without its digest and of the metrics.
+// digest returns the SHA-256 of e, without the field SHA256, followed by the metrics.
 func (e evaluation) digest(metrics []model.Metrics) string {
 	e.SHA256 = ""
 	b, _ := json.Marshal(metrics) // cannot fail, because all numbers are finite
@@ -246,7 +246,7 @@ func (r *result) print(w io.Writer, asJSON bool) {
 	fmt.Fprintf(w, "%s  epochs %d  ELBO %s  NLL %s\n", r.Run, r.Epochs, eval.PlusMinus(r.ELBO, r.ELBOSD), eval.PlusMinus(r.NLL, r.NLLSD))
 }
 
-// A status is the progress of a task, a line of the list.
+// A status is the progress of a task. The flag -list prints it on one line.
 type status struct {
 	Task   int    `json:"task"`
 	Run    string `json:"run"`
@@ -288,8 +288,8 @@ func (t *table) read(k task) (s status, r *result, err error) {
 	return s, e.result(k, metrics), nil
 }
 
-// check returns the evaluation in b. It returns an error if the evaluation is damaged, or if it does not
-// follow from the metrics and the protocol of the table.
+// check returns the evaluation in b. It returns an error if the evaluation is damaged, or if it does not match the
+// metrics and the protocol of the table.
 func (t *table) check(k task, metrics []model.Metrics, b []byte) (e evaluation, err error) {
 	err = json.Unmarshal(b, &e)
 	want, n := t.evaluation(k, metrics), len(metrics)
@@ -300,11 +300,11 @@ func (t *table) check(k task, metrics []model.Metrics, b []byte) (e evaluation, 
 	if !whole || !ended || metrics[n-1].Rate != 0 || len(e.ELBOs) != len(e.NLLs) || len(e.NLLs) < t.Runs {
 		return e, errors.New("is damaged, or does not match this table and the metrics of the run")
 	}
-	e.ELBOs, e.NLLs = e.ELBOs[:t.Runs], e.NLLs[:t.Runs] // they do not depend on the number of further results
+	e.ELBOs, e.NLLs = e.ELBOs[:t.Runs], e.NLLs[:t.Runs] // these results do not depend on the number of evaluations
 	return e, nil
 }
 
-// list prints a line for each run. If t.asJSON is false, it also prints the numbers of runs.
+// list prints a line for each run. If t.asJSON is false, it also prints how many runs are done, running and open.
 func (t *table) list() error {
 	var out bytes.Buffer
 	count := map[string]int{}

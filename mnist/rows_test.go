@@ -41,8 +41,8 @@ func TestParseRowRefusesOtherNames(t *testing.T) {
 	}
 }
 
-// The hash is the SHA-256 of the sorted lines in the CSV blocks of the paper's source, with the columns Model, K and
-// Tempering replaced by the name of the row.
+// The expected hash is the SHA-256 of the sorted lines in the CSV blocks of the paper's source, with the columns Model,
+// K and Tempering replaced by the name of the row.
 func TestPublishedRunsAreThoseOfThePaper(t *testing.T) {
 	const want = "531a12d9f2168001342ad05cef9c2e7974a3c8b60313111fbb8f81148d4ffb96"
 	lines := slices.Sorted(strings.Lines(publishedCSV[strings.IndexByte(publishedCSV, '\n')+1:]))
@@ -74,7 +74,7 @@ func TestTheDefaultTasksAreThePublishedRuns(t *testing.T) {
 	}
 }
 
-// The expected values follow from the NLLs by hand. For two values, the standard deviation is |a − b|/√2.
+// The expected values were computed by hand from the NLLs. Two values a and b have the standard deviation |a − b|/√2.
 func TestSummariesOfRuns(t *testing.T) {
 	run := func(row string, seed uint64, nll, sd eval.Number) result {
 		return result{task: newTask(row, seed), Epochs: 10 * int(seed), ELBO: -nll - 2, NLL: nll, NLLSD: sd, ELBOSD: sd}

@@ -22,12 +22,12 @@ import (
 	"hvae/mnist/model"
 )
 
-// A trainingRun trains a model and saves its files in a folder. An interrupted or killed run can be resumed
-// after its last finished epoch. All random numbers are keyed by the epoch, so the resumed run and an
-// uninterrupted run with the same kernels (vector or plain Go) write the same bytes, except for times.
+// A trainingRun trains a model and saves its files in a folder. An interrupted or killed run can be resumed after its
+// last finished epoch. A resumed run draws the same random numbers as an uninterrupted run. With the same kernels
+// (vector or plain Go), it writes the same bytes, except for times.
 type trainingRun struct {
 	state
-	best    []model.Param[float32] // weights after the best epoch, nil in the first epoch
+	best    []model.Param[float32] // weights after the best epoch; nil until the first epoch has ended
 	resumed bool                   // whether the folder contains files of the run
 
 	set                  data.Set
@@ -40,9 +40,9 @@ type trainingRun struct {
 
 // newRun returns a new run or, if old is not nil, resumes the run with this state. The settings may then differ from
 // the settings in old, but only in ways that do not affect past epochs. newRun returns an error if the settings do not
-// fit the dataset, or if the state is from other images.
+// fit the dataset, or if the run in old uses other images.
 func newRun(s model.Settings, set data.Set, old *state) (*trainingRun, error) {
-	s.Data = set.Folder // so that a resumed run finds the images with another working directory or $HVAE_MNIST
+	s.Data = set.Folder // so that a resumed run finds the images even if the working directory or $HVAE_MNIST has changed
 	r := &trainingRun{state: state{Settings: s, Data: set.Name, DataSHA256: set.SHA256()}, resumed: old != nil, set: set}
 	r.training, r.validation = data.Split(set.Train, s.Seed)
 	if s.Train > len(r.training) {
@@ -78,10 +78,10 @@ func newRun(s model.Settings, set data.Set, old *state) (*trainingRun, error) {
 	return r, nil
 }
 
-// train trains until training has ended (see model.Ended) or ctx is done. After each epoch, it writes the state
-// and then the other files. If the folder does not match the run, it returns an error and writes nothing. It
-// prints its results to stdout and its progress to stderr, and ignores failures to print. If ctx is done, it
-// returns an error that ends with advice, which explains how to continue.
+// train trains until training has ended (see model.Ended) or ctx is done. After each epoch, it writes the state and
+// then the other files. If the folder does not match the run, it returns an error and writes nothing. It prints its
+// results to stdout and its progress to stderr, and ignores failures to print. If ctx is done, it returns an error that
+// ends with the text advice, which explains how to continue.
 func (r *trainingRun) train(ctx context.Context, f *folder, stdout, stderr io.Writer, advice string) error {
 	if err := r.check(f); err != nil {
 		return err
@@ -120,8 +120,8 @@ func (r *trainingRun) train(ctx context.Context, f *folder, stdout, stderr io.Wr
 	}
 }
 
-// trainEpoch trains an epoch and returns its metrics. The validation ELBO is computed in batches of 1,000
-// images.
+// trainEpoch trains for one epoch and returns the metrics of the epoch. The validation ELBO is computed in batches of
+// 1,000 images.
 func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m model.Metrics, err error) {
 	began, epoch, order := time.Now(), len(r.Metrics)+1, slices.Clone(r.training)
 	random.Stream(r.Settings.Seed, "mnist shuffle", epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
@@ -165,19 +165,19 @@ func (r *trainingRun) done() float64 {
 	return (float64(len(r.Metrics)) + float64(r.images)/float64(len(r.training))) / float64(r.Settings.Epochs)
 }
 
-// binarise binarises a training image. Each use of an image has new pixels.
+// binarise binarises a training image. Each use of an image draws new pixels.
 func (r *trainingRun) binarise(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
 	data.Binarise(x, j, r.set.Train.Image(image), rng)
 }
 
-// binariseOnce binarises a validation image. Its pixels are the same in each epoch, as in the authors' code, but
-// the noise is new. This noise affects when early stopping ends a run (mnist/results/README.md).
+// binariseOnce binarises a validation image. As in the authors' code, its pixels are the same in each epoch, but the
+// noise (ε and γ₀) is new. This noise affects when early stopping ends a run (mnist/results/README.md).
 func (r *trainingRun) binariseOnce(x linalg.Matrix[float32], j, image int, _ *rand.Rand) {
 	data.Binarise(x, j, r.set.Train.Image(image), random.Stream(r.Settings.Seed, "mnist validation pixels", image))
 }
 
-// check returns an error if the folder contains files that the run must not replace. A new run replaces no file
-// of a run. A resumed run replaces only metrics and models that it has written, perhaps in an earlier epoch.
+// check returns an error if the folder contains files that the run must not replace. A new run must not replace any
+// file of a run. A resumed run may replace only its own metrics and model.
 func (r *trainingRun) check(f *folder) error {
 	for _, file := range []string{stateFile, metricsFile, modelFile, curveFile, samplesFile, evaluationFile} {
 		if _, err := f.Lstat(file); err == nil && !r.resumed {
@@ -198,7 +198,7 @@ func (r *trainingRun) check(f *folder) error {
 	return nil
 }
 
-// wrote reports whether the run wrote the model b.
+// wrote reports whether b is a model file that this run wrote.
 func (r *trainingRun) wrote(b []byte) bool {
 	c, err := model.DecodeCheckpoint(b)
 	c.Config.Eps, c.Config.Alpha = r.Settings.Eps, r.Settings.Alpha // initial values, which the model does not store
@@ -206,7 +206,7 @@ func (r *trainingRun) wrote(b []byte) bool {
 		c.Epoch <= len(r.Metrics) && c.ELBO == r.Metrics[c.Epoch-1].ValELBO
 }
 
-// save writes the state and then the other files from it. It writes the best model only if best is true.
+// save writes the state and then the other files. It writes the model and its samples only if best is true.
 func (r *trainingRun) save(f *folder, best bool) error {
 	progress, _ := json.Marshal(r.state) // cannot fail, because all numbers are finite
 	if err := f.write(stateFile, r.trainer.State(string(progress), r.best).Encode()); err != nil || r.best == nil {

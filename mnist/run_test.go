@@ -19,7 +19,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// A trigger is a writer that calls do when the program prints text for the first time.
+// A trigger is a writer that calls the function do once, when the program has printed the given text.
 type trigger struct {
 	bytes.Buffer
 	text string
@@ -35,8 +35,8 @@ func (w *trigger) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// cancelled runs the program and cancels its context when it prints text on stdout or stderr, or before the
-// start if text is "". The program must exit with status 130.
+// cancelled runs the program and cancels its context when it prints the given text on stdout or stderr, or before it
+// starts if text is "". The program must exit with status 130.
 func cancelled(t *testing.T, text string, args ...string) (stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -62,8 +62,8 @@ func folderOf(t *testing.T, folder string) *os.Root {
 	return root
 }
 
-// A run is interrupted in its first two epochs, killed in its third and resumed each time. It must repeat
-// only the interrupted epoch. Its files must equal the files of an uninterrupted run.
+// A run is interrupted in its first two epochs, killed in its third and resumed each time. Each time, it must repeat
+// only the interrupted epoch. In the end, its files must equal the files of an uninterrupted run.
 func TestAnInterruptedRunIsBitIdentical(t *testing.T) {
 	whole, parts := t.TempDir(), t.TempDir()
 	mustRun(t, tiny(whole, "-epochs", "4")...)
@@ -92,8 +92,8 @@ func TestAnInterruptedRunIsBitIdentical(t *testing.T) {
 	sameFiles(t, "interrupted and killed", whole, parts)
 }
 
-// During a run, another process cannot use the folder. If the folder is moved, the run continues in it and
-// writes nothing to a new folder at the old path.
+// During a run, other processes must not be able to use its folder. If the folder is moved, the run must continue in it
+// and write nothing to a new folder at the old path.
 func TestARunLocksAndFollowsItsFolder(t *testing.T) {
 	whole, parent := t.TempDir(), t.TempDir()
 	dir, moved := filepath.Join(parent, "run"), filepath.Join(parent, "moved")
@@ -140,7 +140,7 @@ func TestANewRunKeepsExistingFiles(t *testing.T) {
 	}
 }
 
-// After a failed write, the run must resume and write the same files. All other files can be written again from the state.
+// If writing a file fails, a resumed run must write the same files as a run in which no write has failed.
 func TestAFailedWriteLosesNothing(t *testing.T) {
 	whole := t.TempDir()
 	mustRun(t, tiny(whole, "-epochs", "3")...)
@@ -185,7 +185,7 @@ func TestAStateOfAnotherRunIsRefused(t *testing.T) {
 	}
 	refused(t, older, resume(older), metricsFile, " is not from the same run as "+stateFile)
 	refused(t, mixed, resume(mixed, "-epochs", "9"), modelFile, "is not from the same run as "+stateFile)
-	// A state that is older than the metrics would lose epochs.
+	// A state that is older than the metrics must be refused, because epochs would be lost.
 	first := t.TempDir()
 	mustRun(t, tiny(first)...)
 	state := read(t, first, stateFile)
@@ -228,7 +228,7 @@ func TestAResumeKeepsTheSettings(t *testing.T) {
 	mustRun(t, tiny(first)...)
 	start := filepath.Join(first, modelFile)
 	mustRun(t, tiny(dir, append(strings.Fields("-seed 5 -patience 7 -lr 2e-3 -recompute -model hvae -K 1 -tempering untied -vary-eps -draws 2 -importance -eps 0.1 -alpha 0.8 -epochs 1"), "-start", start)...)...)
-	remove(t, start) // a resumed run has its own weights
+	remove(t, start) // a resumed run uses the weights in its own state
 	refused(t, dir, resume(dir, "-latent", "4", "-seed", "5", "-K", "2", "-batch", "24", "-lr", "1e-4"),
 		"was started with K = 1, not 2; latent = 3, not 4; batch = 25, not 24, and these settings cannot be changed")
 	refused(t, dir, resume(dir, "-data", "synthetic"), "the images differ from the dataset")
@@ -243,7 +243,7 @@ func TestAResumeKeepsTheSettings(t *testing.T) {
 	}
 }
 
-// A resumed run must find its images without -data, although the working directory and $HVAE_MNIST differ.
+// A resumed run must find its images without -data, even if the working directory and $HVAE_MNIST have changed.
 func TestAResumeRemembersItsImages(t *testing.T) {
 	for _, more := range [][]string{{"-data", filepath.Base(few)}, {"-data", ""}} {
 		dir := t.TempDir()
@@ -256,7 +256,7 @@ func TestAResumeRemembersItsImages(t *testing.T) {
 	}
 }
 
-// With -start, training starts with the weights of a model, so a learning rate of almost 0 keeps them.
+// With -start, training must start with the weights of a model. A learning rate of almost 0 keeps them unchanged.
 func TestStartCopiesTheEncoderAndTheDecoder(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	mustRun(t, tiny(first)...)
@@ -293,7 +293,7 @@ func TestChangedLearningRatesAreRecorded(t *testing.T) {
 			t.Errorf("metrics %v, want the rate %v", m, rate)
 		}
 	}
-	// A run that has diverged can be resumed with a smaller rate.
+	// After a run has diverged, it must be possible to resume it with a smaller learning rate.
 	lost := t.TempDir()
 	mustFail(t, 1, tiny(lost, "-lr", "1e20", "-epochs", "2"), "training diverged in epoch 1", "-resume and a smaller -lr")
 	mustRun(t, resume(lost, "-lr", "1e-3")...)
@@ -317,7 +317,7 @@ func TestTheEndOfTrainingIsExplained(t *testing.T) {
 	}
 }
 
-// failing is a writer on a full disk.
+// failing is a writer that always fails, as if the disk were full.
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
@@ -344,7 +344,7 @@ func TestARunSurvivesFailuresOfItsOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stdout.Close() // the process would receive SIGPIPE
+	stdout.Close() // without ignoreBrokenPipes, SIGPIPE would end the process
 	if err := c.Wait(); err != nil {
 		t.Errorf("with a broken pipe, the process ends with %v", err)
 	}

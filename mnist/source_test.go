@@ -9,8 +9,8 @@ import (
 	"hvae/mnist/model"
 )
 
-// All files of a run on images other than MNIST contain the name of the dataset, and eval notes that a model was
-// trained on other images.
+// The files of a run on images other than MNIST must contain the name of their dataset. If a model was trained on other
+// images than those of an evaluation, eval must print a note.
 func TestRunsAndEvaluationsNameTheirImages(t *testing.T) {
 	folder, out := ownImages(t, 90, 7), filepath.Join(t.TempDir(), "run")
 	set, err := data.Load(t.Context(), folder, nil)
@@ -35,7 +35,7 @@ func TestRunsAndEvaluationsNameTheirImages(t *testing.T) {
 	for _, k := range []struct {
 		checkpoint, data, name string
 		trained                any
-		note                   string // about the training images, or empty
+		note                   string // part of the note about the training images; empty for no note
 	}{
 		{modelFile, folder, set.Name, set.Name, ""},
 		{modelFile, "synthetic", "synthetic", set.Name, `trained on "` + set.Name + `"`},

@@ -17,7 +17,7 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// The files of a run. stateFile is the truth; the program writes the others from it.
+// The files of a run. The program can compute the contents of the other files again from stateFile.
 const (
 	stateFile      = "state.safetensors" // all data for resuming the run
 	modelFile      = "model.safetensors" // weights after the best epoch
@@ -29,15 +29,15 @@ const (
 	lockFile = ".lock" // empty; locked while the train or table command uses the folder
 )
 
-// A folder is the folder of a run, locked by this process. It remains the same folder if it is moved. A new
-// folder at its old path is never used.
+// A folder is the folder of a run, which this process has opened and locked. If the folder is moved, the process
+// continues to use it, and ignores a new folder at the old path.
 type folder struct {
 	*os.Root
 	lock *os.File
 }
 
 // lockFolder locks the folder root until close is called. If another process has locked it, the error wraps
-// filelock.ErrInUse. If err is not nil, lockFolder returns err.
+// filelock.ErrInUse. If the argument err is not nil, lockFolder only returns it.
 func lockFolder(root *os.Root, err error) (*folder, error) {
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (f *folder) close() {
 	f.Root.Close()
 }
 
-// unlessMissing returns nil if err is about a missing file, and otherwise err.
+// unlessMissing returns err, or nil if err reports that a file does not exist.
 func unlessMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -62,7 +62,7 @@ func unlessMissing(err error) error {
 	return err
 }
 
-// write replaces a file of the run.
+// write creates or replaces a file of the run.
 func (f *folder) write(file string, b []byte) error {
 	if err := atomicfile.WriteIn(f.Root, ".tmp", file, b); err != nil {
 		return fmt.Errorf("cannot write %w", err)
@@ -81,7 +81,7 @@ type state struct {
 	weights safetensors.File
 }
 
-// readState reads the state of the run. If there is no state, the error wraps fs.ErrNotExist.
+// readState reads the state of the run. If there is no state file, the error wraps fs.ErrNotExist.
 func (f *folder) readState() (*state, error) {
 	b, err := atomicfile.ReadIn(f.Root, stateFile)
 	if err != nil {
@@ -104,7 +104,7 @@ func decodeState(b []byte) (s *state, err error) {
 	return s, s.parse(s.weights.Metadata["progress"])
 }
 
-// parse sets s to the JSON value in text. It returns an error if the state is impossible.
+// parse sets s to the JSON value in text. It returns an error if no run can have this state.
 func (s *state) parse(text string) error {
 	err := json.Unmarshal([]byte(text), s)
 	// Package json ignores missing and unknown fields and decodes null as 0, so compare text with the encoding of s.
@@ -119,8 +119,8 @@ func (s *state) parse(text string) error {
 	return s.Settings.Check()
 }
 
-// differences lists the fields of two structs of the same type that differ, by their names in JSON, such as
-// "seed = 1, not 2".
+// differences returns a list of the fields whose values differ in two structs of the same type, such as "seed = 1, not
+// 2". The fields have their names in JSON.
 func differences(old, current any) string {
 	var all []string
 	a, b := reflect.ValueOf(old), reflect.ValueOf(current)
@@ -142,7 +142,7 @@ func encodeMetrics(all []model.Metrics) []byte {
 	return lines.Bytes()
 }
 
-// readMetrics reads the metrics of all epochs from the folder of a run. It returns nil if there are none.
+// readMetrics reads the metrics of all epochs from the folder of a run. It returns nil if there is no metrics file.
 func readMetrics(root *os.Root) (all []model.Metrics, err error) {
 	b, err := atomicfile.ReadIn(root, metricsFile)
 	if err != nil {

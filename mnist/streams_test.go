@@ -11,8 +11,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// Each draw must use a separate stream: the keys, which consist of the seed, the purpose, and the epoch or run
-// and the image, must differ. The number of streams for each purpose shows which draws there are.
+// Each draw must use a separate random stream. The streams differ if their keys differ, which consist of the seed, the
+// purpose, and indices such as the epoch or the image. The numbers of streams for each purpose must also be right.
 func TestEveryDrawHasASeparateStream(t *testing.T) {
 	images, dir := ownImages(t, 31, 6), t.TempDir() // 26 training and 5 validation images
 	checkpoint, picture := filepath.Join(dir, modelFile), filepath.Join(dir, "x.png")
@@ -38,9 +38,9 @@ func TestEveryDrawHasASeparateStream(t *testing.T) {
 			if c.args[:5] != "train" && k.Purpose == "algorithm 2 evaluation" {
 				continue // streams of hvae.Evaluator, from which package eval draws nothing
 			}
-			purpose, _, _ := strings.Cut(k.Purpose, " encoder") // of "mnist start " and the name of a parameter
+			purpose, _, _ := strings.Cut(k.Purpose, " encoder") // remove the name of a parameter after "mnist start"
 			purpose, _, _ = strings.Cut(purpose, " decoder")
-			// The pixels of validation images and the samples in the picture are the same in each epoch.
+			// Validation images and the samples in the picture use the same streams in each epoch.
 			if streams[fmt.Sprint(k)]++; streams[fmt.Sprint(k)] == 1 {
 				got[purpose]++
 			} else if purpose != "mnist validation pixels" && purpose != "mnist sample" {

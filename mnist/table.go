@@ -20,33 +20,33 @@ import (
 	"hvae/mnist/model"
 )
 
-// A table is the table command, which trains and evaluates the models of Table 1. Each run is a folder in out.
+// A table holds the data of the table command, which trains and evaluates the models of Table 1.
 //
-// Runs with the same seed share the random numbers for the split, the image order, the binarisation and the
-// noise. Therefore the difference of two rows usually has a smaller standard error than either row.
+// Runs with the same seed use the same random numbers for the split, the image order, the binarisation and the noise.
+// Therefore, the difference between the NLLs of two rows usually has a smaller standard error than each NLL.
 type table struct {
 	protocol
-	out    string   // folder of the table
+	out    string   // folder of the table, which contains a folder for each run
 	rows   []string // nil for the published rows
 	seeds  []uint64 // nil for the published seeds
 	folder string   // folder of the images
-	number int      // number of the only task, or -1
+	number int      // number of the task to run; -1 for all tasks
 
 	listOnly, asJSON bool
 	stdout, stderr   io.Writer
 
 	set   data.Set
 	tasks []task
-	root  *os.Root // of out; nil if a table is listed whose folder does not exist
+	root  *os.Root // the open folder out; nil if listOnly is true and the folder does not exist
 }
 
-// A protocol holds the settings that all results of a table share. The file table.json stores them.
+// A protocol holds the settings that are the same for all results of a table. They are stored in table.json.
 type protocol struct {
-	Data     string `json:"data"`       // name of the dataset; open sets it
+	Data     string `json:"data"`       // name of the dataset, set by the method open
 	Epochs   int    `json:"max_epochs"` // maximum number of epochs
 	Patience int    `json:"patience"`   // training ends after this number of epochs without a better validation ELBO
 	Train    int    `json:"train"`      // number of training images; 0 for all
-	Images   int    `json:"images"`     // number of test images; open replaces 0 by the number of all test images
+	Images   int    `json:"images"`     // number of test images; the method open replaces 0 by the number of all test images
 	Samples  int    `json:"samples"`    // number of importance samples for each image
 	Runs     int    `json:"runs"`       // number of evaluations of each run
 }
@@ -97,8 +97,8 @@ func (t *table) flags() *command.Flags {
 	return f
 }
 
-// open plans the tasks, opens the folder of the table and compares the stored protocol with t.protocol. Unless
-// t.listOnly is true, it creates a missing folder and stores the protocol in a new table.
+// open plans the tasks, opens the folder of the table and checks that the stored protocol equals t.protocol. If there
+// is no table yet, it creates one, unless t.listOnly is true.
 func (t *table) open() (err error) {
 	t.tasks, t.Data = plan(t.rows, t.seeds), t.set.Name
 	if n := t.set.Test.Len(); t.Images > n {
@@ -131,9 +131,9 @@ func (t *table) open() (err error) {
 	return nil
 }
 
-// run trains and evaluates all models whose runs are not finished, or only the model of task t.number if it is not
-// negative. It prints the result of each run, and at the end the table. It skips runs that
-// another process trains.
+// run trains and evaluates the models whose runs are not finished, and prints the result of each run. If t.number is
+// not negative, it does this only for the task with this number. Otherwise, it skips runs that another process is
+// training, and prints the table at the end.
 func (t *table) run(ctx context.Context) error {
 	if t.number < -1 || t.number >= len(t.tasks) {
 		return command.UsageError("invalid value %d for flag -task: it must be from 0 to %d", t.number, len(t.tasks)-1)
@@ -209,7 +209,7 @@ func (t *table) do(ctx context.Context, number int) (*result, error) {
 	return e.result(k, training.Metrics), t.write(t.report())
 }
 
-// start returns the training run of a task. A state in its folder must have the settings of the table.
+// start returns the training run of a task. Any state in its folder must have the settings of the table.
 func (t *table) start(k task, f *folder) (*trainingRun, error) {
 	s := model.Defaults()
 	s.Config, s.Seed, s.Epochs, s.Patience, s.Train = k.config, k.Seed, t.Epochs, t.Patience, t.Train

@@ -14,12 +14,12 @@ import (
 	"hvae/bench/filelock"
 )
 
-// oneVAE returns the arguments of a table with a single run, vae-1.
+// oneVAE returns the command-line arguments for a table with a single run, vae-1.
 func oneVAE(out string, more ...string) []string {
 	return tinyTable(out, append([]string{"-rows", "vae", "-seeds", "1", "-runs", "1"}, more...)...)
 }
 
-// The results in table.json must be the output of eval, and the command must print them once.
+// The results in table.json must equal the output of eval, and the table command must print each of them once.
 func TestTheTableMatchesEval(t *testing.T) {
 	out := t.TempDir()
 	printed, _ := mustRun(t, tinyTable(out, "-json")...)
@@ -42,7 +42,7 @@ func TestTheTableMatchesEval(t *testing.T) {
 	if _, stderr := mustRun(t, tinyTable(out)...); stderr != "" {
 		t.Errorf("a finished table prints %s on stderr, want nothing", stderr)
 	}
-	// Figures of earlier rows must not remain beside a table of other rows.
+	// A table without HVAEs has no figures, so the figures of earlier rows must be removed.
 	mustRun(t, tinyTable(out, "-rows", "vae")...)
 	if exists(out, figureFile) || exists(out, "budget.svg") {
 		t.Error("a table with only the VAE has the figures of earlier rows")
@@ -124,8 +124,7 @@ func TestATableWithAnotherProtocolIsRefused(t *testing.T) {
 	mustRun(t, oneVAE(out)...)
 }
 
-// A run that train started with the settings of the table is part of the table. Runs with other settings or
-// another learning rate are not.
+// A table must use runs of the train command with the same settings, and refuse runs with other settings.
 func TestATableUsesExistingRuns(t *testing.T) {
 	train := func(out string, more ...string) {
 		mustRun(t, append([]string{"train", "-data", few, "-train", "100", "-seed", "1", "-epochs", "1", "-out", filepath.Join(out, "vae-1")}, more...)...)
@@ -159,7 +158,8 @@ func TestATableUsesExistingRuns(t *testing.T) {
 	}
 }
 
-// A damaged result is never replaced unasked. If the user moves it away as advised, the run is evaluated again.
+// A damaged result must not be replaced. If the user moves it away, as the error advises, the run must be evaluated
+// again.
 func TestADamagedResultIsKept(t *testing.T) {
 	out := t.TempDir()
 	mustRun(t, oneVAE(out)...)

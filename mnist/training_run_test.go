@@ -40,7 +40,7 @@ func TestProgressOfARun(t *testing.T) {
 	}
 }
 
-// The mean 10²⁰ of z makes log p(z) = −∞ in float32.
+// The encoder's mean of z is 10²⁰, so log p(z) is −∞ in float32.
 func TestAnInfiniteValidationELBOIsAnError(t *testing.T) {
 	r, err := newRun(tinySettings(), digits(t), nil)
 	if err != nil {
@@ -58,7 +58,7 @@ func TestAnInfiniteValidationELBOIsAnError(t *testing.T) {
 	}
 }
 
-// The training curve in README.md must be the curve of its run.
+// The training curve in README.md must match the metrics of its run.
 func TestTheCurveMatchesTheCheckedInFigure(t *testing.T) {
 	run := "results/2000/vae-85547"
 	all, err := readMetrics(folderOf(t, run))
@@ -99,13 +99,12 @@ func tinyState(t *testing.T) (*state, []byte) {
 	return s, read(t, f.Name(), stateFile)
 }
 
-// encodeWith returns the contents of a state file that contains text instead of the progress of r. The
-// SHA-256 is correct.
+// encodeWith returns a state file of r in which the given text replaces the progress. Its SHA-256 is correct.
 func encodeWith(r *trainingRun, text string, best []model.Param[float32]) []byte {
 	return r.trainer.State(text, best).Encode()
 }
 
-// Changes of a state that keep its SHA-256 correct must lead to an error instead of a panic.
+// A state with impossible values must lead to an error and not to a panic, even if its SHA-256 is correct.
 func TestImpossibleStatesAreRefused(t *testing.T) {
 	s, b := tinyState(t)
 	r, err := newRun(s.Settings, digits(t), s)

@@ -1,6 +1,6 @@
-// Package data provides the images of section 4.2, the MNIST handwritten digits (LeCun, Cortes and Burges).
-// It downloads and reads the original files, splits off validation images, and binarises images at random.
-// It also reads other images of 28 × 28 pixels from files with the same names and format.
+// Package data provides the images of section 4.2 of the HVAE paper, the MNIST handwritten digits (LeCun, Cortes and
+// Burges). It downloads and reads the original files, splits off validation images, and binarises images at random. It
+// also reads other images of 28 × 28 pixels from files with the same names and format.
 //
 // Read data.go, then files.go (the file format and downloads) and synthetic.go (built-in images that need no
 // network).
@@ -55,10 +55,10 @@ const (
 	Synthetic = "synthetic" // built-in images; Load also accepts this name instead of a folder
 )
 
-// Load returns the built-in images if folder is Synthetic, otherwise the images in the folder. If folder is
-// "", Load uses $HVAE_MNIST or, if that is not set, a folder in the user's cache. The files of a dataset
-// have the names of the MNIST files and may be compressed (.gz). Load downloads missing MNIST files into the
-// folder. It calls log with a message for each download.
+// Load returns the built-in images if folder is Synthetic, and otherwise the images in the folder. If folder is "",
+// Load uses $HVAE_MNIST or, if that is not set, a folder in the user's cache. The files of a dataset have the names of
+// the MNIST files and may be compressed (.gz). Load downloads missing MNIST files into the folder. It calls log with a
+// message for each download.
 func Load(ctx context.Context, folder string, log func(string)) (Set, error) {
 	folder = cmp.Or(folder, os.Getenv("HVAE_MNIST"))
 	if folder == Synthetic {
@@ -114,8 +114,8 @@ func load(ctx context.Context, folder string, files [2]file, log func(string)) (
 // images of MNIST.
 const validationShare = 6
 
-// Split divides the n images of train at random. It returns the indices of the images for training
-// and the indices of ⌊n/6⌋ images for validation.
+// Split divides n images at random. It returns the indices of the images for training, and the indices of the ⌊n/6⌋
+// images for validation.
 func Split(train Images, seed uint64) (training, validation []int) {
 	order := random.Stream(seed, "mnist split").Perm(train.Len())
 	n := train.Len() / validationShare

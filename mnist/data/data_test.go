@@ -53,7 +53,7 @@ func folder(t *testing.T, files map[string][]byte) (path string) {
 	return path
 }
 
-// tinyMNIST plays the part of MNIST: nine training images and two test images.
+// tinyMNIST describes two small files that replace MNIST's: nine training images and two test images.
 var tinyMNIST = [2]file{{train, digestOf(idx(9))}, {test, digestOf(idx(2))}}
 
 func digestOf(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
@@ -120,7 +120,7 @@ func FuzzIDX(f *testing.F) {
 	})
 }
 
-// serve makes mirror a server with the given handler.
+// serve starts a server with the given handler and sets the variable mirror to its URL.
 func serve(t *testing.T, h http.HandlerFunc) {
 	t.Helper()
 	server, old := httptest.NewServer(h), mirror
@@ -185,7 +185,7 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 	}
 }
 
-// If only one MNIST file is missing, only this file is downloaded.
+// If only one MNIST file is missing, only this file must be downloaded.
 func TestLoadDownloadsTheMissingFile(t *testing.T) {
 	serve(t, sends(idx(2)))
 	var requests []string
@@ -215,7 +215,7 @@ func TestCancellationEndsADownload(t *testing.T) {
 	}
 }
 
-// The option -data has priority over $HVAE_MNIST. A folder that the user names is not created.
+// The option -data must have priority over $HVAE_MNIST. A folder that the user specifies must not be created.
 func TestLoadFindsTheFolder(t *testing.T) {
 	own, typo := folder(t, map[string][]byte{train: idx(9), test: idx(2)}), filepath.Join(t.TempDir(), "typo")
 	file := filepath.Join(own, train)
@@ -234,7 +234,7 @@ func TestLoadFindsTheFolder(t *testing.T) {
 			t.Fatalf("%s was created", typo)
 		}
 	}
-	// By default, files are downloaded to the user's cache.
+	// By default, files must be downloaded to the user's cache.
 	t.Setenv("HVAE_MNIST", "")
 	for _, v := range []string{"HOME", "XDG_CACHE_HOME", "LocalAppData"} {
 		t.Setenv(v, typo)
@@ -286,7 +286,7 @@ func TestMeanLogitIgnoresBlankImages(t *testing.T) {
 			images.Image(2)[i] = 255
 		}
 	}
-	for i, want := range []float64{math.Log(1. / 3), 0} { // of images 0 and 1, and of images 1 and 2
+	for i, want := range []float64{math.Log(1. / 3), 0} { // mean logits of images 0 and 1, and of images 1 and 2
 		if got := MeanLogit(images, []int{i, i + 1}); !(math.Abs(got-want) <= 1e-12) {
 			t.Errorf("the mean logit of images %d and %d is %v, want %v", i, i+1, got, want)
 		}

@@ -19,8 +19,8 @@ import (
 	"hvae/bench/atomicfile"
 )
 
-// A file describes an MNIST file. The digest is the SHA-256 of its decompressed bytes in hexadecimal digits,
-// because compressed copies may differ.
+// A file describes an MNIST file. The digest is the hexadecimal SHA-256 of the decompressed file, because compressed
+// copies of the same file may differ.
 type file struct{ name, digest string }
 
 // mnistFiles are the files of the training images and of the test images.
@@ -72,8 +72,8 @@ func parse(b []byte) (Images, error) {
 	return Images{b[len(header(n)):]}, nil
 }
 
-// header returns the beginning of an IDX file of n images: four big-endian numbers, the magic number 2051, n
-// and the sizes of an image. The pixels follow the header.
+// header returns the beginning of an IDX file of n images: four big-endian numbers, which are the magic number 2051, n,
+// and the height and width of an image. The pixels follow the header.
 func header(n int) (h []byte) {
 	for _, v := range []int{2051, n, Side, Side} {
 		h = binary.BigEndian.AppendUint32(h, uint32(v))
@@ -91,14 +91,14 @@ func digest(files ...Images) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// mirror is the URL of a folder with the compressed files.
+// mirror is the URL of a folder with the compressed MNIST files.
 var mirror = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 
-// client limits the time of a download. It is enough for the largest file, 10 MB, at 20 kB/s.
+// client limits the duration of a download. Ten minutes are enough for the largest file, 10 MB, at 20 kB/s.
 var client = http.Client{Timeout: 10 * time.Minute}
 
-// download downloads an MNIST file and returns its images. It writes the received bytes, which are usually
-// compressed, to the folder, which it creates if necessary. It writes nothing if the SHA-256 is wrong.
+// download downloads an MNIST file and returns its images. It writes the received bytes, which are usually compressed,
+// to the folder, and creates the folder if necessary. If the SHA-256 is wrong, it writes nothing.
 func (f file) download(ctx context.Context, folder string, log func(string)) (Images, error) {
 	address := mirror + f.name + ".gz"
 	log("downloading " + address)

@@ -17,13 +17,12 @@ type estimate struct {
 	tailShape   float64 // tail shape of the importance weights (hvae.Evidence)
 }
 
-// samplesAtOnce is the number of importance samples or Markov chains that share a tape. It is a multiple
-// of the SIMD vector length.
+// samplesAtOnce is the number of importance samples, or of Markov chains, on one tape. It is a multiple of the SIMD
+// vector length.
 const samplesAtOnce = 48
 
-// importance estimates the evidence of an image x [784×1] by importance sampling with noise from rng. Apart
-// from a number for each sample, the memory does not depend on the number of samples. If ctx is done, the
-// result is incomplete.
+// importance estimates the evidence of an image x [784×1] by importance sampling with noise from rng. Apart from one
+// number per sample, memory use does not depend on the number of samples. If ctx is done, the result is incomplete.
 func importance(ctx context.Context, t *ad.Tape[float32], c model.Checkpoint, x linalg.Matrix[float32], samples int, rng *rand.Rand) estimate {
 	var logs []float64
 	var mean, std linalg.Matrix[float32]
@@ -49,8 +48,8 @@ func importance(ctx context.Context, t *ad.Tape[float32], c model.Checkpoint, x 
 	return estimate{elbo / float64(samples), e.Log, e.TailShape}
 }
 
-// each calls f once for each block of the given size of the columns 0, …, 0, 1, …, 1, …, n − 1, in which each
-// number occurs the given number of times, on all cores. If ctx is done, each makes no further calls.
+// each divides the columns 0, …, 0, 1, …, 1, …, n − 1, where each number occurs the given number of times, into blocks
+// of the given size. It calls f once for each block, on all cores, but stops when ctx is done.
 func each(ctx context.Context, n, times, size int, f func(b *hvae.Block[float32])) {
 	var columns []int
 	for i := range n * times {
@@ -70,8 +69,8 @@ type Annealing struct {
 
 const leapfrogs = 5 // number of leapfrog steps of a Markov kernel
 
-// tune returns step sizes of the K − 1 Markov kernels. It runs one chain for each image of x [784×n], with
-// random numbers from stream(image). The bounds are biased if Bound uses the same streams or images.
+// tune returns step sizes of the K − 1 Markov kernels. It runs one chain for each image of x [784×n], with random
+// numbers from stream(image). Bound must use other streams and images, because its bounds would otherwise be biased.
 func (a Annealing) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix[float32], stream func(image ...int) *rand.Rand) []float64 {
 	const kernels = 50 // if Steps is small, repeat the kernels until a chain has applied about this many
 	var streams []*rand.Rand
@@ -87,8 +86,9 @@ func (a Annealing) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix
 //	z empty   log mean p̂_θ(x), a lower bound
 //	z given   −log mean 1/p̂_θ(x), an upper bound
 //
-// The means are over the chains of an image. If given, z [ℓ×n] must contain exact draws from the posterior,
-// from which the chains start. Bound also returns the mean acceptance rate of the kernels, or NaN if Steps is 1.
+// The means are over the chains of an image. If z [ℓ×n] is given, its columns must be exact draws from the posterior.
+// The chains then start from these draws. Bound also returns the mean acceptance rate of the kernels, or NaN if Steps
+// is 1.
 //
 // Each chain draws its random numbers from stream(image, chain). The chains run in blocks on all cores. After
 // each block, Bound calls done with the number of chains in the block. Memory use does not depend on Steps. If ctx

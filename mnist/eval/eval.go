@@ -20,8 +20,8 @@ import (
 	"hvae/mnist/model"
 )
 
-// An Evaluation is the result of the eval command, which evaluates a model in one or more runs. Each run
-// binarises the images again. ELBO and NLL are means over runs. ELBOSD and NLLSD are standard deviations.
+// An Evaluation is the result of the eval command, which evaluates a model in one or more runs. Each run binarises the
+// images again. ELBO and NLL are means over runs. ELBOSD and NLLSD are standard deviations over runs.
 type Evaluation struct {
 	ELBO    Number  `json:"elbo"` // nats, negative
 	ELBOSD  Number  `json:"elbo_sd"`
@@ -48,14 +48,14 @@ type Evaluation struct {
 
 // Options are the settings of an evaluation.
 type Options struct {
-	Samples, Runs int        // number of importance samples for each image, number of runs
+	Samples, Runs int        // numbers of importance samples per image and of runs
 	Annealing     *Annealing // settings of annealed importance sampling; if nil, no bounds are computed
 }
 
 // results holds the results of a run.
 type results struct {
 	estimates    []estimate // from importance sampling, for each image
-	lower, upper []float64  // bounds on log p(x) for each image; NaN if the images have no upper bounds
+	lower, upper []float64  // bounds on log p(x) for each image; upper is NaN unless the images are simulated
 	acceptance   float64    // mean acceptance rate of annealed importance sampling
 }
 
@@ -153,10 +153,10 @@ func (e Evaluation) String() string {
 	return s + fmt.Sprintf("the importance-sampling estimate is %s below the lower bound\n", PlusMinus(b.Missed, b.MissedSE))
 }
 
-// work counts passes through the decoder, forward or backward, because importance sampling and Markov chains need
-// different numbers of passes.
+// work measures the progress of an evaluation. The unit is a forward or backward pass through the decoder, because
+// importance sampling and Markov chains need different numbers of passes.
 type work struct {
-	sampling, chain int          // number of passes for importance sampling of an image, and for a chain
+	sampling, chain int          // numbers of passes for the importance sampling of one image and for one chain
 	finished        atomic.Int64 // number of finished passes
 	total           float64
 	line            *progress.Line
@@ -170,7 +170,7 @@ func newWork(c model.Checkpoint, images Images, o Options, stderr io.Writer) *wo
 	chains := 0
 	if a := o.Annealing; a != nil {
 		w.chain, chains = 2*(1+(a.Steps-1)*leapfrogs), a.Chains
-		if images.Set == nil { // reverse chains
+		if images.Set == nil { // there are also reverse chains
 			chains *= 2
 		}
 	}

@@ -35,8 +35,8 @@ func streams(purpose string) func(index ...int) *rand.Rand {
 	return func(index ...int) *rand.Rand { return random.Stream(1, purpose, index...) }
 }
 
-// The bounds are biased if step sizes are tuned on the evaluated images. Here, validation images are white and
-// test images are black.
+// Step sizes must not be tuned on the evaluated images, because the bounds would be biased. In this test, validation
+// images are white and test images are black.
 func TestStepSizesAreTunedOnValidationImages(t *testing.T) {
 	set := data.Set{
 		Name:  "test",
@@ -51,7 +51,7 @@ func TestStepSizesAreTunedOnValidationImages(t *testing.T) {
 	}
 }
 
-// For pixels x with probabilities p, s = Σ (x − p)(p − ½) must have mean 0 and variance Σ p(1 − p)(p − ½)².
+// For simulated pixels x with probabilities p, s = Σ (x − p)(p − ½) must have mean 0 and variance Σ p(1 − p)(p − ½)².
 func TestSimulatedPixelsHaveTheDecodersProbabilities(t *testing.T) {
 	c := checkpoint(vae)
 	x, z := Simulate(t.Context(), c, 40, streams("image"))
@@ -71,9 +71,9 @@ func TestSimulatedPixelsHaveTheDecodersProbabilities(t *testing.T) {
 	}
 }
 
-// The lower bound of an image must be log 1/n Σ p̂, and the upper bound −log 1/n Σ 1/p̂, where both sums are
-// over its n chains. The expected values of p̂ come from calls to Bound for one image and one chain. A tape
-// holds 48 chains, so the chains of an image share a tape for n = 16, but not always for n = 20.
+// The lower bound of an image must be log (1/n Σ p̂), and its upper bound must be −log (1/n Σ 1/p̂), where both sums
+// are over its n chains. The values of p̂ come from calls to Bound for one image and one chain. A tape holds 48 chains,
+// so all chains of an image are on one tape for n = 16, but not always for n = 20.
 func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	c, stepSizes := checkpoint(vae), []float64{0.6}
 	x, z := Simulate(t.Context(), c, 7, streams("image"))
@@ -155,7 +155,7 @@ func TestMemoryDoesNotDependOnSamplesOrSteps(t *testing.T) {
 	}
 }
 
-// Without cancellation, each evaluation would take hours.
+// Cancellation must end the evaluations within a minute. Otherwise, each would take hours.
 func TestCancellationInterruptsTheEvaluationOfAnImage(t *testing.T) {
 	for _, n := range [][2]int{{1 << 22, 1}, {1, 1 << 22}} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

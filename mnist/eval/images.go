@@ -32,8 +32,8 @@ func (m *Images) draw(ctx context.Context, c model.Checkpoint, run int) (x, z li
 	return binarise(m.Set.Test, indices, m.stream("mnist eval pixels", run)), z
 }
 
-// drawForTuning returns other binary images, on which the step sizes of annealed importance sampling are tuned. For a
-// dataset, they are validation images of the training run.
+// drawForTuning returns binary images for tuning the step sizes of annealed importance sampling. They are not among the
+// evaluated images. For a dataset, they are validation images of the training run.
 func (m *Images) drawForTuning(ctx context.Context, c model.Checkpoint) linalg.Matrix[float32] {
 	const n = 16
 	if m.Set == nil {
@@ -44,15 +44,15 @@ func (m *Images) drawForTuning(ctx context.Context, c model.Checkpoint) linalg.M
 	return binarise(m.Set.Train, validation[:min(n, len(validation))], m.stream("mnist ais tuning pixels"))
 }
 
-// stream returns a function that returns the random stream for an index, such as an image. The stream also
-// depends on the seed and on all arguments of the method.
+// stream returns a function that returns the random stream for an index, such as the index of an image. The stream also
+// depends on the seed, the purpose and the prefix.
 func (m *Images) stream(purpose string, prefix ...int) func(index ...int) *rand.Rand {
 	return func(index ...int) *rand.Rand {
 		return random.Stream(m.Seed, purpose, append(prefix[:len(prefix):len(prefix)], index...)...)
 	}
 }
 
-// binarise draws a binary image for each of the given indices. It returns these images [784×n].
+// binarise returns random binary versions [784×n] of the images with the given indices.
 func binarise(images data.Images, indices []int, stream func(image ...int) *rand.Rand) linalg.Matrix[float32] {
 	x := linalg.New[float32](data.Side*data.Side, len(indices))
 	for j, i := range indices {

@@ -37,7 +37,7 @@ func MeanSE(x []float64) (mean, se Number) {
 	return Number(m), Number(s)
 }
 
-// MeanSD returns the mean and the standard deviation of x, which is NaN for a single value.
+// MeanSD returns the mean and the sample standard deviation of x, which is NaN for a single value.
 func MeanSD(x []float64) (mean, sd Number) {
 	mean, se := MeanSE(x)
 	return mean, se * Number(math.Sqrt(float64(len(x))))

@@ -28,8 +28,8 @@ type Checkpoint struct {
 	DataSHA256 string // SHA-256 of the dataset (data.Set.SHA256)
 }
 
-// numbers returns, by key, the fields that are stored as JSON in the metadata. The number of draws is stored only
-// if draws is true, for models that were trained with Config.Draws.
+// numbers returns pointers to the fields that are stored as JSON, in a map from their keys in the metadata. The map
+// contains Draws and Importance only if draws is true, as for models that were trained with Draws > 0.
 func (c *Checkpoint) numbers(draws bool) map[string]any {
 	all := map[string]any{
 		"K": &c.Config.K, "latent": &c.Config.Latent, "vary_eps": &c.Config.VaryEps,
@@ -59,11 +59,11 @@ func (c Checkpoint) File() safetensors.File {
 	return f
 }
 
-// WithoutFlow returns the same encoder and decoder without the flow. Its estimate of the evidence is
+// WithoutFlow returns a model with the same encoder and decoder, but without the flow. Its estimate of the evidence is
 // p̂_θ(x) = p_θ(x, z₀)/q(z₀|x).
 func (c Checkpoint) WithoutFlow() Checkpoint {
 	c.Config = Config{Kind: c.Config.Kind, Tempering: "none", Latent: c.Config.Latent}
-	c.Params = c.Params[:len(specs(c.Config))] // the flow's parameters are the last
+	c.Params = c.Params[:len(specs(c.Config))] // the flow's parameters come last
 	return c
 }
 
@@ -90,7 +90,7 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	return checkpointOf(f)
 }
 
-// checkpointOf returns the checkpoint that f contains.
+// checkpointOf decodes the checkpoint in the safetensors file f.
 func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	meta := f.Metadata
 	if meta["format"] != checkpointFormat || meta["max_eps"] != fmt.Sprint(maxEps) {
@@ -124,7 +124,7 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	return c, nil
 }
 
-// tensor returns data, which is in the order of p.Value.Data, as the tensor with the name prefix + p.Name.
+// tensor converts data from the layout of p.Value.Data to a tensor with the name prefix + p.Name.
 func (p Param[T]) tensor(prefix string, data []T) safetensors.Tensor {
 	t := safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape, Data: make([]float32, len(data))}
 	for i, at := range p.Order() {
@@ -133,7 +133,7 @@ func (p Param[T]) tensor(prefix string, data []T) safetensors.Tensor {
 	return t
 }
 
-// restore is the inverse of tensor. It sets data to the elements of the tensor prefix + p.Name of f.
+// restore is the inverse of tensor. It copies the tensor with the name prefix + p.Name from f to data.
 func (p Param[T]) restore(f safetensors.File, prefix string, data []T) {
 	t, _ := f.Tensor(prefix + p.Name)
 	for i, at := range p.Order() {
@@ -144,14 +144,14 @@ func (p Param[T]) restore(f safetensors.File, prefix string, data []T) {
 // stateFormat is the value of "format" in the metadata of state.safetensors.
 const stateFormat = "hvae-mnist-state/3"
 
-// Prefixes of names in a state file. The tensors of the current parameters have no prefix.
+// Prefixes of the names of tensors in a state file. The current parameters have no prefix.
 const (
 	meanPrefix = "optimiser.mean." // running means of gradients, the first averages of Adamax
 	normPrefix = "optimiser.norm." // running norms of gradients, the second averages of Adamax
 	bestPrefix = "best."           // parameters of the best epoch
 )
 
-// stored calls f with the parameter, the prefix of the name and the elements of each tensor of a state.
+// stored calls f for each tensor of a state, with its parameter, the prefix of its name, and its elements.
 func (t *Trainer[T]) stored(best []Param[T], f func(p Param[T], prefix string, data []T)) {
 	for _, p := range t.Params {
 		f(p, "", p.Value.Data)
@@ -164,8 +164,8 @@ func (t *Trainer[T]) stored(best []Param[T], f func(p Param[T], prefix string, d
 }
 
 // State returns the contents of state.safetensors, from which a training run can be resumed: the current parameters,
-// the averages of the optimiser, the parameters of the best epoch, which may be nil, and the progress of the run in
-// the encoding of the caller.
+// the averages of the optimiser, the parameters of the best epoch, which may be nil, and the progress of the run, as
+// text from the caller.
 func (t *Trainer[T]) State(progress string, best []Param[T]) safetensors.File {
 	f := safetensors.File{Metadata: map[string]string{"format": stateFormat, "progress": progress}}
 	t.stored(best, func(p Param[T], prefix string, data []T) { f.Tensors = append(f.Tensors, p.tensor(prefix, data)) })
@@ -187,8 +187,8 @@ func DecodeState(b []byte) (safetensors.File, error) {
 	return f, nil
 }
 
-// Restore sets the parameters and the averages of the optimiser to the values in a state, and the number of
-// steps to steps. It returns the parameters of the best epoch, or nil if the state contains none. If a tensor is
+// Restore sets the parameters and the averages of the optimiser to the values in a state. It also sets the number of
+// finished steps. It returns the parameters of the best epoch, or nil if the state contains none. If a tensor is
 // missing or unknown, or has a wrong shape or an invalid element, Restore returns an error and changes nothing.
 func (t *Trainer[T]) Restore(state safetensors.File, steps int) (best []Param[T], err error) {
 	if _, ok := state.Tensor(bestPrefix + t.Params[0].Name); ok {

@@ -3,7 +3,7 @@
 //
 // Read config.go (a model, and the settings and results of its training), params.go (the parameters and their names in
 // a checkpoint), network.go (encoder, decoder, bound and estimator), train.go (a training step on all cores) and
-// checkpoint.go (models and states of trainers).
+// checkpoint.go (files with models and with states of training runs).
 package model
 
 import (
@@ -109,7 +109,7 @@ const (
 	hidden   = 450              // size of the output of encoder.hidden and of decoder.hidden
 )
 
-// Settings are the settings of a training run. The state stores them as JSON, under the names of the flags.
+// Settings are the settings of a training run. The state stores them as JSON, with the names of the flags as keys.
 type Settings struct {
 	Config
 	Train     int     `json:"train"` // number of training images; 0 for all
@@ -123,7 +123,7 @@ type Settings struct {
 	Data      string  `json:"data"`      // folder of the dataset, as for data.Load
 }
 
-// Defaults returns the paper's settings of a VAE.
+// Defaults returns the paper's settings for a VAE.
 func Defaults() Settings {
 	return Settings{
 		Config: Config{Kind: "vae", Tempering: "none", Latent: 64},
@@ -151,9 +151,9 @@ type Metrics struct {
 	TrainELBO float64 `json:"train_elbo"`
 	ValELBO   float64 `json:"val_elbo"`
 	Seconds   float64 `json:"seconds"`
-	Rate      float64 `json:"lr,omitempty"` // learning rate; 0 until a resumed run changes it
+	Rate      float64 `json:"lr,omitempty"` // learning rate; 0 unless a resumed run has changed it
 
-	Flow // of an HVAE
+	Flow // parameters of the flow; zero for a VAE
 }
 
 // Best returns the metrics of the first epoch with the best validation ELBO, or zero Metrics if there are
@@ -167,7 +167,7 @@ func Best(all []Metrics) (best Metrics) {
 	return best
 }
 
-// Ended returns the reason why training has ended after the given epochs, or "" if it has not.
+// Ended returns the reason why training with these metrics has ended, or "" if it has not.
 func Ended(all []Metrics, epochs, patience int) string {
 	switch n := len(all); {
 	case n >= epochs:

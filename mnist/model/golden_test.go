@@ -35,7 +35,7 @@ import (
 type golden struct {
 	ELBO          []float64                    `json:"elbo"`           // for each image
 	LogEstimate   []float64                    `json:"log_estimate"`   // log p̂ for each draw
-	GradientNorms map[string]float64           `json:"gradient_norms"` // Euclidean, of the mean ELBO
+	GradientNorms map[string]float64           `json:"gradient_norms"` // Euclidean norms of the gradients of the mean ELBO
 	Trajectory    []struct{ Z, Rho []float64 } // z_k and ρ_k for k = 0 … K, [ℓ×2] in row-major order, if L = 1
 }
 

@@ -22,7 +22,7 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// binary is a Binarise that draws random binary images.
+// binary is a function of type Binarise. It sets each pixel to 0 or 1 at random.
 func binary[T linalg.Float](x linalg.Matrix[T], j, image int, rng *rand.Rand) {
 	for i := range x.Rows {
 		x.Row(i)[j] = T(rng.IntN(2))
@@ -213,8 +213,8 @@ func TestRecomputeKeepsBitsAndNeedsMemoryForOneLeapfrogStep(t *testing.T) {
 }
 
 func TestStepUsesTheGradientOfTheMeanOverTheBatch(t *testing.T) {
-	// Step splits the batch into blocks, but must use the gradient g for the whole batch, computed here on
-	// one tape. After the first step, Adamax's first average is (1 − β₁)g with β₁ = 0.9.
+	// Step splits the batch into blocks, but must use the gradient g for the whole batch. Here, g is computed on one
+	// tape. After the first step, Adamax's first average is (1 − β₁)g with β₁ = 0.9.
 	for _, c := range []Config{{Kind: "vae", Tempering: "none", Latent: 3}, free} {
 		params := NewParams[float64](c, -1, 1)
 		const n = 18
@@ -329,7 +329,7 @@ func testCheckpoint() Checkpoint {
 	return Checkpoint{Config: free, Params: NewParams[float32](free, -1, 5), Seed: 5, Epoch: 3, ELBO: -101.25, Data: "mnist", DataSHA256: "12"}
 }
 
-// Encoding a checkpoint that was read from a file must give the bytes of the file. The included models were
+// If a checkpoint is read from a file and encoded again, the bytes must be the same. The models in mnist/results were
 // written by earlier versions of the program.
 func TestCheckpointsAreUnchangedAfterReadingAndWriting(t *testing.T) {
 	name, c := filepath.Join(t.TempDir(), "model"), testCheckpoint()

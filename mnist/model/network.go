@@ -48,7 +48,8 @@ func NewNetwork[T linalg.Float](c Config, vars []*ad.Var[T]) *Network[T] {
 	return n
 }
 
-// Vars returns params as variables. record is the method Const or Leaf of a tape.
+// Vars records the parameters on a tape and returns their variables. The argument record is the method Const or Leaf of
+// the tape.
 func Vars[T linalg.Float](record func(linalg.Matrix[T]) *ad.Var[T], params []Param[T]) (vars []*ad.Var[T]) {
 	for _, p := range params {
 		vars = append(vars, record(p.Value))
@@ -110,9 +111,8 @@ func (t *target[T]) LogJoint(z *ad.Var[T]) *ad.Var[T] {
 	return ad.Add(LogBernoulli(t.x, t.decoder.Decode(z)), hvae.LogNormal(z))
 }
 
-// LogBernoulli returns Σ_j log Bernoulli(x_j | sigmoid(a_j)) = Σ_j x_j a_j − softplus(a_j)
-// [1×B] for pixels x ∈ {0, 1} and logits a [784×B]. This formula contains no probabilities, so
-// it is accurate for every logit without clipping.
+// LogBernoulli returns Σ_j log Bernoulli(x_j | sigmoid(a_j)) = Σ_j x_j a_j − softplus(a_j) [1×B] for pixels x ∈ {0, 1}
+// and logits a [784×B]. This formula contains no probabilities, so it is accurate for every logit without clipping.
 func LogBernoulli[T linalg.Float](x, a *ad.Var[T]) *ad.Var[T] {
 	return ad.Sub(ad.MulSumTo(x, a, 1, a.Cols()), ad.SumTo(ad.Softplus(a), 1, a.Cols()))
 }
@@ -123,9 +123,9 @@ func LogBernoulli[T linalg.Float](x, a *ad.Var[T]) *ad.Var[T] {
 //
 //	log p(x|z₀) − KL(q(z₀|x) ‖ N(0, I)),
 //
-// where the divergence is computed in closed form. With L draws per image (Config.Draws), the noise is
-// [ℓ×(B·L)], L adjacent columns per image, and the estimate is the mean of log p̂, or with Config.Importance
-// the logarithm of the mean of p̂ (hvae.ImportanceBound).
+// where the divergence is computed in closed form. With L draws per image (Config.Draws), the noise is [ℓ×(B·L)], with
+// L adjacent columns per image. The estimate is then the mean of log p̂ or, if Config.Importance is true, the logarithm
+// of the mean of p̂ (hvae.ImportanceBound).
 func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 	mean, std := n.Encode(x)
 	if L := n.config.Draws; L > 0 {

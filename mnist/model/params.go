@@ -23,8 +23,8 @@ type Param[T linalg.Float] struct {
 	layout layout
 }
 
-// A layout is the permutation from a tensor to its matrix. View the tensor as an array with the given axes. The
-// matrix has the same elements after axes i and j are swapped. The zero value is the identity.
+// A layout is the permutation from a tensor to its matrix. The tensor is viewed as an array with three axes of the
+// given lengths, of which axes i and j are swapped in the matrix. The zero value is the identity.
 type layout struct {
 	axes [3]int
 	i, j int
@@ -56,7 +56,7 @@ func specs(c Config) (all []spec) {
 		add(name+".weight", kernel, 0, spread(g.In(), g.Out()), g.OutC, g.InC, g.KernelH, g.KernelW)
 		add(name+".bias", layout{}, 0, 0, channels)
 	}
-	// Rows or columns of dense layers next to a convolution are (pixel, channel), in the tensor (channel, pixel).
+	// In dense layers next to a convolution, (channel, pixel) in the tensor becomes (pixel, channel) in the matrix.
 	const area = code / channels
 	plain := layout{}
 	convolution("encoder.conv1", conv1, conv1.OutC)
@@ -110,7 +110,7 @@ func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) (ps []
 	return ps
 }
 
-// CopyWeights sets the parameters of the encoder and decoder, which come first, to the values in a checkpoint file.
+// CopyWeights copies the parameters of the encoder and decoder, but not of the flow, from a checkpoint file to params.
 func CopyWeights(params []Param[float32], name string) error {
 	c, err := ReadCheckpoint(name)
 	if err != nil {
@@ -128,7 +128,7 @@ func CopyWeights(params []Param[float32], name string) error {
 	return nil
 }
 
-// A Flow summarises the parameters of a flow. Fields that the model lacks are 0.
+// A Flow summarises the parameters of a flow. Fields that do not apply to the model are 0.
 type Flow struct {
 	Eps        float64 `json:"eps,omitempty"`         // median of the step sizes ε
 	Alpha      float64 `json:"alpha,omitempty"`       // Π α_k

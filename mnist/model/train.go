@@ -9,11 +9,11 @@ import (
 	"hvae/linalg"
 )
 
-// blockSize returns the number of images that share a tape in a batch of n images. With leapfrog steps, it
-// is 16 (one SIMD vector of float32), because the activations of 16 images fit into a core's cache. Without
-// leapfrog steps, larger blocks are faster, because each block reads all weights from memory. The batch is
-// then split into blocks of similar size, with at most 64 images each. Their number is even for most n. Idle
-// cores share the loops in a block. Several draws of an image share the block of the image.
+// blockSize returns the number of images in each block of a batch of n images. Each block has its own tape. With
+// leapfrog steps, it is 16 (one SIMD vector of float32), because the activations of 16 images fit into a core's cache.
+// Without leapfrog steps, larger blocks are faster, because each block reads all weights from memory. The batch is then
+// split into blocks of similar size, with at most 64 images each. For most n, the number of blocks is even. Cores
+// without a block run parts of the loops in other blocks. All draws of an image are in one block.
 func (c Config) blockSize(n int) int {
 	const vector, largest = 16, 64
 	switch {
@@ -37,8 +37,8 @@ type Trainer[T linalg.Float] struct {
 	Config Config
 	Params []Param[T]
 
-	// If Recompute is true, the backward pass recomputes each leapfrog step. The memory then hardly
-	// depends on K, but training is slower. The results are bit-identical.
+	// If Recompute is true, the backward pass recomputes each leapfrog step. Memory use then hardly depends on K, but
+	// training is slower. The results are bit-identical.
 	Recompute bool
 
 	algorithm *hvae.Trainer[T]
@@ -58,10 +58,9 @@ func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64, seed 
 	return t
 }
 
-// Step estimates the mean ELBO of a batch of images and its gradient, and updates the parameters. If the
-// ELBO or its gradient is not finite, Step returns an error that names the first operation with such a
-// result. If ctx is done, Step returns ctx's error after at most one block of images. After an error, the trainer
-// is unchanged.
+// Step estimates the mean ELBO of a batch of images and its gradient, and updates the parameters. If the ELBO or its
+// gradient is not finite, Step returns an error that names the first operation with such a result. If ctx is done, Step
+// returns ctx's error after at most one block of images. After an error, the trainer is unchanged.
 func (t *Trainer[T]) Step(ctx context.Context, indices []int, binarise Binarise[T]) (elbo float64, err error) {
 	t.begin(len(indices), binarise)
 	return t.algorithm.Step(ctx, indices)

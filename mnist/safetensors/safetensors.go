@@ -68,8 +68,8 @@ type entry struct {
 	Offsets [2]int `json:"data_offsets"` // the first byte of the tensor in the data, and the byte after the last
 }
 
-// Encode returns the bytes of the file, which are the same for equal Files. It adds the digest to the metadata, or
-// replaces it. The number of elements of each tensor must match its shape.
+// Encode returns the bytes of the file, which are the same for equal Files. In these bytes, the metadata contain the
+// digest, but f.Metadata is unchanged. The number of elements of each tensor must match its shape.
 func (f File) Encode() []byte {
 	var data, entries []byte
 	for _, t := range f.Tensors {
@@ -101,7 +101,7 @@ func Decode(b []byte) (File, error) {
 		return fail("its %d bytes do not contain a header", len(b))
 	}
 	header, data := b[8:8+binary.LittleEndian.Uint64(b)], b[8+binary.LittleEndian.Uint64(b):]
-	var values map[string]json.RawMessage // if a key is repeated, the last value
+	var values map[string]json.RawMessage // for a repeated key, the last value
 	if err := json.Unmarshal(header, &values); err != nil {
 		return fail("its header is not a JSON object: %.80v", err)
 	}
