@@ -235,7 +235,8 @@ func contents(t *testing.T, folder string) map[string]string {
 	return all
 }
 
-// files is like contents, but removes times, and hashes that depend on them, and replaces tensors by a hash.
+// files is like contents, but without times and the hashes that depend on them, and with a hash instead of the tensors
+// of each file.
 func files(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	all := contents(t, folder)

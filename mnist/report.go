@@ -56,9 +56,9 @@ func (r report) files() map[string][]byte {
 	return files
 }
 
-// write writes the files of the table. If their contents are nil, it removes old figures. It changes nothing if
-// r.damaged is true. If two processes write at the same time, the table may lack the latest result until the next
-// command writes it.
+// write writes the files of the table. It removes figures whose contents are nil. If r.damaged is true, it changes
+// nothing. If two processes write at the same time, the table may lack the latest result until the next command writes
+// it.
 func (t *table) write(r report) (err error) {
 	for name, content := range r.files() {
 		switch {

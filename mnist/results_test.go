@@ -19,7 +19,7 @@ import (
 )
 
 // These tests check that the tables in mnist/results agree with the files of their runs, and that the tables in
-// results/README.md agree with those in the files.
+// results/README.md agree with these tables.
 
 var update = flag.Bool("update", false, "replace the tables and figures in results")
 

@@ -17,7 +17,7 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// The files of a run. The program can compute the contents of the other files again from stateFile.
+// The files of a run. From stateFile, the program can compute the contents of all other files again.
 const (
 	stateFile      = "state.safetensors" // all data for resuming the run
 	modelFile      = "model.safetensors" // weights after the best epoch
@@ -119,8 +119,8 @@ func (s *state) parse(text string) error {
 	return s.Settings.Check()
 }
 
-// differences returns a list of the fields whose values differ in two structs of the same type, such as "seed = 1, not
-// 2". The fields have their names in JSON.
+// differences returns a text such as "seed = 1, not 2", which lists the fields in which two structs of the same type
+// differ. The fields have their names in JSON.
 func differences(old, current any) string {
 	var all []string
 	a, b := reflect.ValueOf(old), reflect.ValueOf(current)

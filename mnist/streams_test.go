@@ -11,8 +11,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// Each draw must use a separate random stream. The streams differ if their keys differ, which consist of the seed, the
-// purpose, and indices such as the epoch or the image. The numbers of streams for each purpose must also be right.
+// Each draw must use a separate random stream, so all keys of streams must differ. A key consists of the seed, the
+// purpose, and indices such as the epoch or the image. The number of streams for each purpose must also be right.
 func TestEveryDrawHasASeparateStream(t *testing.T) {
 	images, dir := ownImages(t, 31, 6), t.TempDir() // 26 training and 5 validation images
 	checkpoint, picture := filepath.Join(dir, modelFile), filepath.Join(dir, "x.png")

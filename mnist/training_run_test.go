@@ -40,7 +40,7 @@ func TestProgressOfARun(t *testing.T) {
 	}
 }
 
-// The encoder's mean of z is 10²⁰, so log p(z) is −∞ in float32.
+// The encoder's mean of z is 10²⁰, so log p(z) is −∞ in float32. The run must then return an error.
 func TestAnInfiniteValidationELBOIsAnError(t *testing.T) {
 	r, err := newRun(tinySettings(), digits(t), nil)
 	if err != nil {

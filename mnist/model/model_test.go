@@ -484,8 +484,8 @@ func TestSampleDoesNotChangeAfterAnotherDraw(t *testing.T) {
 	}
 }
 
-// Each tempering starts tied, s·Π α_k = 1. Free and untied tempering start at α_k = 0.9, and fixed tempering starts at
-// 1/√β₀ = √1.5.
+// With each kind of tempering, s·Π α_k must be 1 at first. Free and untied tempering start at α_k = 0.9, and fixed
+// tempering starts at 1/√β₀ = √1.5.
 func TestTemperingStartsTied(t *testing.T) {
 	for tempering, alpha := range map[string]float64{"fixed": 1 / math.Sqrt(1.5), "free": 0.729, "untied": 0.729} {
 		f := FlowOf(NewParams[float32](Config{Kind: "hvae", K: 3, Tempering: tempering, Latent: 2}, 0, 1))
