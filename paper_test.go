@@ -2,18 +2,18 @@
 //
 //	Caterini, Doucet, Sejdinovic: Hamiltonian Variational Auto-Encoder, NeurIPS 2018.
 //
-// Each section of this file begins with the list of its statements. A statement has the number and label of the
-// equation, the claim, and the function that checks the claim. The functions follow in the order of the list.
-// Functions that several sections use are at the end of the file.
+// Each section of this file begins with the list of its statements. A statement consists of the number and label of an
+// equation, a claim, and the function that checks the claim. The functions follow in the order of the list. Functions
+// that several sections use are at the end of the file.
 //
 //	go test -v -run Paper .          prints the statements with the measured numbers
 //	go test -v -run 'Paper/2.3' .    prints section 2.3 (section 3: 'Paper/^3')
 //
-// If a statement does not hold as the paper prints it, the field printed quotes the paper, and the claim is the
+// If a statement does not hold as printed in the paper, its field named printed quotes the paper, and the claim is the
 // corrected statement. Quotations from the paper omit the subscripts θ and φ.
 //
-// Most checks of Algorithm 1 use the flows of hvaetest.Schemes, which have K = 0, 1, 2 and 5 steps and
-// all kinds of tempering. Their target is hvaetest.Bimodal unless the comment names another target.
+// Most checks of Algorithm 1 use the flows of hvaetest.Schemes. These flows have K = 0, 1, 2 or 5 steps and no, fixed
+// or free tempering. Their target is hvaetest.Bimodal unless the comment of the check names another one.
 //
 // A statistical check draws thousands of samples with a fixed seed. Its z-score is (mean − expectation)/(standard
 // error). For an equation, |z| must be at most hvaetest.ZBound = 4.5. For an inequality, z must have the right sign,
@@ -56,7 +56,7 @@ type statement struct {
 	equation string // number and label of the equation; empty for a claim in the text
 	claim    string
 	check    func(t *report)
-	printed  string // the paper's words, if they do not hold
+	printed  string // the claim as printed in the paper, if it does not hold
 }
 
 func TestPaper(t *testing.T) {
@@ -117,7 +117,7 @@ var section21 = section{"2.1", "Unbiased likelihood and evidence lower bound est
 //
 //	∫ p̂(x) q(u|x) du = p(x).
 //
-// with 40,000 draws of p̂(x) for two targets with known p(x) and each flow of hvaetest.Schemes.
+// The check draws p̂(x) 40,000 times for each flow of hvaetest.Schemes and each of two targets with known p(x).
 func estimateIsUnbiased(t *report) {
 	for _, target := range targets() {
 		for _, s := range hvaetest.Schemes() {
@@ -131,7 +131,7 @@ func estimateIsUnbiased(t *report) {
 //
 //	L_ELBO(θ, φ; x) = ∫ log p̂(x) q(u|x) du ≤ log p(x) = L(θ; x).
 //
-// with 20,000 draws of log p̂(x). The inequality is strict, because p̂(x) varies between draws.
+// The check draws log p̂(x) 20,000 times in each case. The inequality is strict, because p̂(x) varies between draws.
 func elboIsLowerBound(t *report) {
 	for _, target := range targets() {
 		for _, s := range hvaetest.Schemes() {
@@ -141,9 +141,9 @@ func elboIsLowerBound(t *report) {
 	}
 }
 
-// standardFramework checks that the "standard variational framework corresponds to U = Z and p̂(x) = p(x,
-// z)/q(z|x)". (U is the space of the random variables u, and Z is the space of z.) Algorithm 1 must give
-// this estimate for K = 0 leapfrog steps, and in the limit ε → 0, because each step changes log p̂ by O(ε).
+// standardFramework checks that the "standard variational framework corresponds to U = Z and p̂(x) = p(x, z)/q(z|x)".
+// (U is the space of the random variables u, and Z is the space of z.) For K = 0 leapfrog steps, Algorithm 1 must give
+// this estimate. Each step changes log p̂ by O(ε), so Algorithm 1 must also give it in the limit ε → 0.
 func standardFramework(t *report) {
 	const dims, epsilon = 2, 1e-6
 	for _, s := range hvaetest.Schemes() {
@@ -162,10 +162,10 @@ func standardFramework(t *report) {
 //
 //	p̂(x) = 1/L Σᵢ p(x, zᵢ)/q(zᵢ|x),   Var p̂ = Var(p/q)/L.
 //
-// The paper: "|L_ELBO(θ, φ; x) − L(θ; x)| decreases as the variance of p̂(x) decreases". The weights p/q are
-// 64,000 draws of Algorithm 1 with K = 2 and fixed tempering for hvaetest.Bimodal. All L use the same draws, so
-// the differences between the bounds have small standard errors. The bound for L = 64 is within noise of
-// log p(x). hvae.ImportanceEstimate must return the mean of the weights and its standard error.
+// The paper: "|L_ELBO(θ, φ; x) − L(θ; x)| decreases as the variance of p̂(x) decreases". The weights p/q are 64,000
+// draws of p̂(x) from Algorithm 1 with K = 2 and fixed tempering. The same draws are used for every L, so the
+// differences between the bounds have small standard errors. The bound for L = 64 agrees with log p(x) up to noise.
+// hvae.ImportanceEstimate must return the logarithm of the mean weight and its standard error.
 func importanceWeighting(t *report) {
 	bimodal := targets()[0]
 	logs := hvaetest.Draws(hvaetest.Scheme{Tempering: "fixed", K: 2}, bimodal.bind, 2, 64000, 7)
@@ -203,10 +203,10 @@ func importanceWeighting(t *report) {
 	t.near(e.StandardError, se/mean, 1e-9, "its standard error")
 }
 
-// gradientVariance checks that "a low-variance estimator of p(x)", according to the paper, "typically
-// translates into a low-variance estimator of" the gradient of the ELBO. The estimator is IWAE's. The
-// target is the Gaussian model with 20 points in one dimension, and z₀ ~ N(0.4, 0.5²). From each L to the
-// next, the variance of 4000 gradients of log p̂ in Δ and log σ must decrease by at least 25 %.
+// gradientVariance checks that "a low-variance estimator of p(x)" (here, that of IWAE) "typically translates into a
+// low-variance estimator of" the gradient of the ELBO. The target is the Gaussian model with 20 points in one
+// dimension, and z₀ ~ N(0.4, 0.5²). From each L to the next, the variance of the derivatives of log p̂ with respect to
+// Δ and log σ must decrease by at least 25 %. The variance is estimated from 4000 gradients.
 func gradientVariance(t *report) {
 	const draws = 4000
 	_, data, theta := points(1, 20)
@@ -230,11 +230,11 @@ func gradientVariance(t *report) {
 	}
 }
 
-// gradientIsUnbiased checks E[∇ log p̂(x)] = ∇ L_ELBO(θ, φ; x). The paper: "we only require an unbiased
-// estimator" of the gradient, "given by ∇ log p̂(x) if the reparameterization trick is used". The target is
-// the Gaussian model with 8 points in one dimension, and q⁰ = N(μ, s²). The check computes 3000 gradients of
-// Sample.ELBO, which has the same gradient as log p̂ (sameGradient), each from 10 draws. The expected value is the
-// numerical derivative of the ELBO in closed form, log p(D) − affineGap.
+// gradientIsUnbiased checks E[∇ log p̂(x)] = ∇ L_ELBO(θ, φ; x). The paper: "we only require an unbiased estimator" of
+// the gradient, "given by ∇ log p̂(x) if the reparameterization trick is used". The target is the Gaussian model with 8
+// points in one dimension, and q⁰ = N(μ, s²). The check computes 3000 gradients of Sample.ELBO, each from 10 draws.
+// Sample.ELBO has the same gradient as log p̂ (see sameGradient). The expected gradient is the numerical derivative of
+// the ELBO in closed form, log p(D) − affineGap.
 func gradientIsUnbiased(t *report) {
 	_, data, theta := points(1, 8)
 	start := []float64{theta.Delta[0], math.Log(theta.Sigma[0]), 0.1, -0.3, 0.8, math.Log(0.6)}
@@ -279,19 +279,18 @@ var section22 = section{"2.2", "Unbiased likelihood estimator using time-inhomog
 	{"", "AIS: ∇ log p̂(x) is not an unbiased estimate of ∇L_ELBO, because Metropolis steps can reject", metropolisGradient, ""},
 }}
 
-// A normalChain is the Markov chain of section 2.2 in one dimension with normal kernels.
+// A normalChain is the Markov chain of section 2.2 with normal kernels in one dimension.
 type normalChain struct {
 	q0, posterior    normal
 	forward, reverse []func(z float64) normal // q^k(z_k|z_{k−1}) and r^{k−1}(z_{k−1}|z_k) for k = 1 … K
 	qK               normal                   // the marginal density of z_K
 }
 
-// newNormalChain returns a chain of K = 4 kernels, each of which leaves a bridging density p^k = N(m_k, s_k²)
-// invariant,
+// newNormalChain returns a chain of K = 4 kernels. Kernel k leaves the bridging density p^k = N(m_k, s_k²) invariant:
 //
-//	z_k = m_k + ½(z_{k−1} − m_k) + √¾ s_k ξ_k,   ξ_k ~ N(0, 1),
+//	z_k = m_k + ½(z_{k−1} − m_k) + √¾ s_k ξ_k,   ξ_k ~ N(0, 1).
 //
-// with one of three kinds of reverse kernels r^{k−1}(z_{k−1}|z_k):
+// The argument kind selects one of three kinds of reverse kernels r^{k−1}(z_{k−1}|z_k):
 //
 //	optimal:   r^opt = q^{k−1}(z_{k−1}) q^k(z_k|z_{k−1})/q^k(z_k), where q^k(z_k) is the marginal density,
 //	AIS:       the reversal of the kernel, p^k(z_{k−1}) q^k(z_k|z_{k−1})/p^k(z_k) = q^k(z_{k−1}|z_k),
@@ -320,8 +319,8 @@ func newNormalChain(kind string) normalChain {
 	return c
 }
 
-// draw simulates the chain forward from z₀ ~ q⁰, or backward from z_K ~ p(z|x). It returns z_K and log p̂(x)/p(x)
-// by equation 3,
+// draw simulates the chain forward from z₀ ~ q⁰, or backward from z_K ~ p(z|x). It returns z_K and log(p̂(x)/p(x)). By
+// equation 3,
 //
 //	p̂(x)/p(x) = p(z_K|x) Π_k r^{k−1}(z_{k−1}|z_k) / (q⁰(z₀) Π_k q^k(z_k|z_{k−1})).
 func (c normalChain) draw(rng *rand.Rand, backward bool) (zK, logRatio float64) {
@@ -346,12 +345,12 @@ func (c normalChain) draw(rng *rand.Rand, backward bool) (zK, logRatio float64) 
 }
 
 // reverseKernels checks equations 3 and 4 for the chains of newNormalChain. The paper: p̂ "is an unbiased estimator of
-// p(x)" for any reverse kernels. r^opt gives p̂(x) = p(x, z_K)/q^K(z_K). It is "the sequence of reverse kernels
-// minimizing the variance of p̂(x)", so the choice of AIS "is suboptimal". All kinds of reverse kernels use the same
-// chains, so the differences have small standard errors.
+// p(x)" for any reverse kernels. With r^opt, p̂(x) = p(x, z_K)/q^K(z_K). This is "the sequence of reverse kernels
+// minimizing the variance of p̂(x)", so the choice of AIS "is suboptimal". All kinds of reverse kernels are compared on
+// the same chains, so that the differences have small standard errors.
 //
-// On the reverse chain, which starts at z_K ~ p(z|x) and draws z_k from r^k(z_k|z_{k+1}), 1/p̂(x) is an unbiased
-// estimate of 1/p(x), and log p̂(x) is an upper bound on log p(x).
+// The reverse chain starts at z_K ~ p(z|x) and draws z_k from r^k(z_k|z_{k+1}). On this chain, 1/p̂(x) must be an
+// unbiased estimate of 1/p(x), and the mean of log p̂(x) must be above log p(x).
 func reverseKernels(t *report) {
 	const draws = 50000
 	var best []float64
@@ -385,7 +384,7 @@ func reverseKernels(t *report) {
 //
 // invariant and is reversible. The paper: "If K is μ-reversible then K_rev = K". The target is hvaetest.Quadratic, so
 // p^k is normal. The check draws z ~ p^k, and the kernel moves z to z′. Then E[f(z′)] = E[f(z)] and E[f(z)g(z′)] =
-// E[f(z′)g(z)] must hold for all functions f and g. The kernel must also move z far enough that a mistake would
+// E[f(z′)g(z)] must hold for several functions f and g. The kernel must also move z far enough that a mistake would
 // change these means.
 func aisKernels(t *report) {
 	const K, draws, omega = 4, 20000, 1.4
@@ -421,9 +420,9 @@ func aisKernels(t *report) {
 	}
 }
 
-// aisBounds checks that AIS "is a special case of (3)". E[p̂(x)] = p(x) and E[log p̂(x)] < log p(x) on the forward
-// chain; E[1/p̂(x)] = 1/p(x) and E[log p̂(x)] > log p(x) on the reverse chain from the posterior. The paper: "AIS
-// provides state-of-the-art estimators of the marginal likelihood". The check uses two targets with known p(x).
+// aisBounds checks that AIS "is a special case of (3)". On the forward chain, E[p̂(x)] = p(x) and E[log p̂(x)] < log
+// p(x) must hold. On the reverse chain from the posterior, E[1/p̂(x)] = 1/p(x) and E[log p̂(x)] > log p(x) must hold.
+// The gap between the two bounds on log p(x) must decrease with K. The check uses two targets with known p(x).
 func aisBounds(t *report) {
 	const draws = 1500
 	for _, target := range targets() {
@@ -456,9 +455,9 @@ func aisBounds(t *report) {
 }
 
 // metropolisGradient checks that with Metropolis steps "∇ log p̂(x) is not an unbiased estimator of ∇L_ELBO", although
-// p̂ is unbiased. The check uses AIS with K = 2 from z₀ ~ N(0, 1) to p_θ(x, z) = N(z | θ, ½²). For K = 2 there is one
-// kernel. It proposes z₀ + 1.5ξ with ξ ~ N(0, 1), and accepts or rejects it. For fixed noise, ∂ log p̂/∂θ does not
-// contain the derivative of the acceptance probability, so it is biased. If every proposal is accepted, it is
+// p̂ is unbiased. The check uses AIS with K = 2 from z₀ ~ N(0, 1) to p_θ(x, z) = N(z | θ, ½²). The only kernel proposes
+// z₀ + 1.5ξ with ξ ~ N(0, 1), and accepts or rejects the proposal. For fixed noise, ∂ log p̂/∂θ does not contain the
+// derivative of the acceptance probability, so the estimate is biased. If every proposal is accepted, the estimate is
 // unbiased. The exact gradient is the derivative of E[log p̂], computed by quadrature over z₀ and ξ.
 func metropolisGradient(t *report) {
 	const start, draws, n, edge = 1.2, 20000, 200, 7.0
@@ -507,8 +506,8 @@ func metropolisGradient(t *report) {
 	}
 }
 
-// annealing returns an AIS sampler (annealed importance sampling) with K steps from the variational prior
-// of hvaetest.HIS, and a random stream for each chain. The step sizes are tuned with other streams.
+// annealing returns a sampler for annealed importance sampling (AIS) with K steps, and a random stream for each chain.
+// q⁰ is the variational prior of hvaetest.HIS. The step sizes are tuned with separate streams.
 func annealing(t *report, target target, K, chains int, seed uint64) (a *hvae.AIS[float64], streams []*rand.Rand) {
 	a = &hvae.AIS[float64]{
 		Tape: new(tape), Target: target.bind,
@@ -546,8 +545,8 @@ var section23 = section{"2.3", "Using Hamiltonian dynamics", []statement{
 //
 //	q^K(z_K, ρ_K) = q⁰(z₀, ρ₀) Π_k |det ∇Φ^k(z_{k−1}, ρ_{k−1})|⁻¹,   (z₀, ρ₀) = H⁻¹(z_K, ρ_K),
 //
-// where H = Φ^K ∘ … ∘ Φ¹ is a flow of hvaetest.Schemes and q⁰ = N(0, 1)·N(0, β₀⁻¹). In one
-// dimension, q^K must integrate to 1. The check sums q^K over a grid of points (z_K, ρ_K).
+// where H = Φ^K ∘ … ∘ Φ¹ is a flow of hvaetest.Schemes and q⁰ = N(0, 1)·N(0, β₀⁻¹). In one dimension, the integral of
+// q^K, a sum over a grid of points (z_K, ρ_K), must be 1.
 func flowDensity(t *report) {
 	const n, edge = 200, 10.0
 	const h = 2 * edge / n
@@ -575,9 +574,9 @@ func flowDensity(t *report) {
 //	p̂(x) = p̄(x, z_K, ρ_K)/q^K(z_K, ρ_K) = p̄(x, H(z₀, ρ₀))/q⁰(z₀, ρ₀) · Π_k |det ∇Φ^k|,
 //	p̄(x, z, ρ) = p(x, z) N(ρ|0, I).
 //
-// The paper: this "is nothing but a special case of (3)". For the kernels Φ^k and their inverses, the quotient
+// The paper: this "is nothing but a special case of (3)". If q^k is the map Φ^k and r^{k−1} its inverse, the quotient
 // r^{k−1}/q^k in equation 3 is |det ∇Φ^k|. For each flow of hvaetest.Schemes in five dimensions, 20 draws of p̂ must
-// equal the right side, computed from scalar log densities and log |det ∇Φ^k| = ℓ log α_k.
+// equal the last expression for p̂(x) above, computed from scalar log densities and log |det ∇Φ^k| = ℓ log α_k.
 func flowEstimate(t *report) {
 	const dims, n = 5, 20
 	for _, s := range hvaetest.Schemes() {
@@ -603,13 +602,13 @@ func flowEstimate(t *report) {
 //
 //	log p̂(x) = log p(x, z₀) − log q⁰(z₀) + O(ε²),
 //
-// because the leapfrog steps conserve the energy U(z) + ½ρᵀρ up to O(ε²). For a fixed length Kε = 2 of the
-// trajectory, halving ε must divide the difference from the standard estimate p(x, z₀)/q⁰(z₀) by 4. Therefore such a
-// flow "yields a high-variance estimator of the normalizing constants even if r^{k,opt} is used". The check compares
-// variances for the posterior N(0, I/16) in two dimensions, which is much narrower than q⁰. Tempering must divide the
-// variance by at least 1.5.
+// because the leapfrog steps conserve the energy U(z) + ½ρᵀρ up to O(ε²). If ε is halved while the length Kε = 2 of the
+// trajectory is fixed, the difference from the logarithm of the standard estimate p(x, z₀)/q⁰(z₀) must become four
+// times smaller. Therefore such a flow "yields a high-variance estimator of the normalizing constants even if r^{k,opt}
+// is used". For the posterior N(0, I/16) in two dimensions, which is much narrower than q⁰, the variance without
+// tempering must equal that of the standard estimate. With tempering, it must be at least 1.5 times smaller.
 func homogeneousFlow(t *report) {
-	draws := func(target hvae.Target[float64], K int, epsilon, invSqrtBeta0 float64, n int) []float64 { // of log p̂(x), with the same noise
+	draws := func(target hvae.Target[float64], K int, epsilon, invSqrtBeta0 float64, n int) []float64 { // draws of log p̂(x), always from the same noise
 		var tp tape
 		f := &hvae.Flow[float64]{Target: target, K: K, StepSize: tp.Fill(1, 2, epsilon), Tempering: hvae.FixedTempering(K, tp.Scalar(invSqrtBeta0))}
 		return hvaetest.HIS(&tp, f, 2, n, random.Stream(40, "homogeneous")).LogEstimate().Value.Data
@@ -640,9 +639,9 @@ func homogeneousFlow(t *report) {
 
 // leapfrogIsHamiltonian checks that a leapfrog step Λ "discretizes the Hamiltonian dynamics".
 //   - Reversible: let F(z, ρ) = (z, −ρ). Then F∘Λ∘F∘Λ is the identity.
-//   - Symplectic: JᵀΩJ = Ω for the Jacobian J of Λ. If all step sizes ε_j are equal, Ω is proportional to the
-//     symplectic form Σ_j dz_j ∧ dρ_j. If they differ, Ω is Σ_j ε_j⁻¹ dz_j ∧ dρ_j, the form of a system with masses
-//     (massMatrix).
+//   - Symplectic: JᵀΩJ = Ω for the Jacobian J of Λ and Ω = Σ_j ε_j⁻¹ dz_j ∧ dρ_j. If all step sizes ε_j are equal, Ω is
+//     proportional to the standard symplectic form. If they differ, Ω is the form of a system with masses (see
+//     massMatrix).
 //   - Second order: at time 0.8, the error of the energy U(z) + ½ρᵀρ is O(ε²).
 func leapfrogIsHamiltonian(t *report) {
 	target := hvaetest.Bimodal
@@ -681,11 +680,11 @@ func leapfrogIsHamiltonian(t *report) {
 	}
 }
 
-// temperingExplores checks that the tempering step "allows us to explore isolated modes of the
-// target". The target model.TwoModes has two narrow modes, and q⁰ is centred on the left mode. For
-// K = 4, 8, 16, 32 and 64, tempering (1/√β₀ = 3) must increase the fraction of draws for which z₀ and
-// z_K are in different modes. With tempering, Var(log p̂) must decrease as K increases, to less than a fifth.
-// Without tempering, Var(log p̂) must not depend on K.
+// temperingExplores checks that the tempering step "allows us to explore isolated modes of the target". The target
+// model.TwoModes has two narrow modes, and q⁰ is centred on the left mode. For K = 4, 8, 16, 32 and 64, tempering
+// (1/√β₀ = 3) must increase the fraction of draws for which z₀ and z_K are in different modes. With tempering, Var(log
+// p̂) must decrease as K increases. For K = 64, it must be less than a fifth of Var(log p̂) without tempering, which
+// must not depend on K.
 func temperingExplores(t *report) {
 	const draws = 10000
 	run := func(K int, invSqrtBeta0 float64) (variance, se float64, changed []float64) {
@@ -722,10 +721,10 @@ func temperingExplores(t *report) {
 
 // leapfrogStep checks equations 7 to 9,
 //
-//	ρ̃ = ρ − ε/2 ⊙ ∇U(z),   z′ = z + ε ⊙ ρ̃,   ρ′ = ρ̃ − ε/2 ⊙ ∇U(z′),
+//	ρ̃ = ρ − ε/2 ⊙ ∇U(z),   z′ = z + ε ⊙ ρ̃,   ρ′ = ρ̃ − ε/2 ⊙ ∇U(z′).
 //
-// with numerical derivatives of U. The step "has unit Jacobian since each equation describes a shear transformation",
-// so the Jacobian J of each equation must satisfy (J − I)² = 0.
+// The check uses numerical derivatives of U. The step "has unit Jacobian since each equation describes a shear
+// transformation". Therefore the Jacobian J of each equation must satisfy (J − I)² = 0.
 func leapfrogStep(t *report) {
 	target := hvaetest.Bimodal
 	lf1, lf2, lf3 := leapfrogByHand(target, stepSizes)
@@ -781,8 +780,8 @@ func inverseTemperatures(t *report) {
 //
 //	|det ∇Φ^k| = α_k^ℓ = (β_{k−1}/β_k)^{ℓ/2},   Π_k |det ∇Φ^k| = β₀^{ℓ/2}.
 //
-// The Φ^k "define diffeomorphisms", so H = Φ^K ∘ … ∘ Φ¹ has an inverse. The expected (z_K, ρ_K) uses numerical
-// derivatives of U, and the determinant is computed from a numerical Jacobian.
+// The Φ^k "define diffeomorphisms", so H = Φ^K ∘ … ∘ Φ¹ has an inverse. The check computes the expected (z_K, ρ_K) with
+// numerical derivatives of U, and det ∇H from a numerical Jacobian.
 func leapfrogThenCooling(t *report) {
 	for _, s := range hvaetest.Schemes() {
 		for dims := 1; dims <= 3; dims++ {
@@ -815,7 +814,7 @@ func leapfrogThenCooling(t *report) {
 	}
 }
 
-// canonicalMomentum checks "the canonical momentum distribution" ρ₀ ~ N(0, β₀⁻¹I) by three moments of 20,000 draws.
+// canonicalMomentum checks that ρ₀ has "the canonical momentum distribution" N(0, β₀⁻¹I) by moments of 20,000 draws.
 func canonicalMomentum(t *report) {
 	const dims, n = 2, 20000
 	var tp tape
@@ -834,10 +833,10 @@ func canonicalMomentum(t *report) {
 	}
 }
 
-// massMatrix checks the footnote "We avoid reference to a mass matrix M throughout this formulation because
-// we can capture the same effect by optimizing individual leapfrog step sizes per dimension". The check
-// simulates five leapfrog steps with one step size η and masses m_j, so each step moves z_j by η p_j/m_j. The result
-// must equal five leapfrog steps without masses for ε_j = η/√m_j and ρ_j = p_j/√m_j.
+// massMatrix checks the footnote "We avoid reference to a mass matrix M throughout this formulation because we can
+// capture the same effect by optimizing individual leapfrog step sizes per dimension". The check simulates five
+// leapfrog steps with one step size η, masses m_j and momenta p_j. Each step moves z_j by η p_j/m_j. The result must
+// equal five leapfrog steps without masses for ε_j = η/√m_j and ρ_j = p_j/√m_j.
 func massMatrix(t *report) {
 	const eta = 0.35
 	masses, epsilon := []float64{0.5, 2, 1.3}, make([]float64, 3)
@@ -877,7 +876,7 @@ func gradientCount(t *report) {
 	}
 }
 
-// A gradientCounter is the Gaussian target, and counts evaluations of its closed-form gradient.
+// A gradientCounter is a target of the Gaussian model that counts evaluations of its closed-form gradient.
 type gradientCounter struct {
 	model.Target
 	gradients int
@@ -939,14 +938,14 @@ var section3 = section{"3", "Stochastic Variational Inference", []statement{
 //
 //	θ* = argmax E_{x~ν_D}[log p_θ(x)],   L_ELBO(θ, φ) = E_{x~ν_D}[L_ELBO(θ, φ; x)] ≤ E_{x~ν_D}[log p_θ(x)],
 //
-// where ν_D is the empirical measure of seven observations x. Each has a separate latent variable z:
+// where ν_D is the empirical distribution of seven observations x, each with a separate latent variable z:
 //
 //	z ~ N(0, 1),   x|z ~ N(z + Δ, σ²),   q⁰(z|x) = N(w(x − Δ), s²),
 //	p(x) = N(x | Δ, 1 + σ²),   p(z|x) = N((x − Δ)/(1 + σ²), σ²/(1 + σ²)).
 //
 // (Tests of package hvae check that minibatches of any size give the same mean bound and gradient.)
 func surrogateObjective(t *report) {
-	const copies = 1000                                                // of each observation, each with separate noise
+	const copies = 1000                                                // of each observation; each copy has separate noise
 	for _, theta := range []normal{{0, 1}, {1.2, 2.2}, {-0.5, 0.25}} { // Δ and σ²
 		centred := filled(1, 7*copies, 0) // x − Δ
 		for j := range centred.Data {
@@ -982,8 +981,8 @@ func surrogateObjective(t *report) {
 //	log p̂(x) − [log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2] = ½γ₀ᵀγ₀ − ℓ/2
 //
 // depends only on the noise γ₀ ~ N(0, I) of the initial momentum, not on the parameters, and its mean is zero. The
-// check compares each of 50 draws, and the gradients of their means in Δ and log σ of the Gaussian model, the mean
-// and standard deviation of the variational prior, ε, and the parameters of tempering.
+// check compares both sides in each of 50 draws. It also compares the gradients of their means with respect to the
+// parameters of the Gaussian model, of the variational prior and of the flow.
 func sameGradient(t *report) {
 	const dims, n = 5, 50
 	_, data, _ := points(dims, 3)
@@ -1028,7 +1027,7 @@ func sameGradient(t *report) {
 //   - For U = ½ω²z² and one ε < 2/ω for all steps, the leapfrog steps conserve ½ρ² + ½ω²(1 − ε²ω²/4)z², and cooling
 //     multiplies this energy by at least α_k². So the final energy is at least ½γ₀², the covariance is at most 0, and
 //     the variance grows.
-//   - For ω = 3.9, K = 2, no tempering, ε₁ = 0.275 and ε₂ = 0.499, both below 2/ω, the covariance is 0.37 > ¼.
+//   - For ω = 3.9, K = 2, no tempering, ε₁ = 0.275 and ε₂ = 0.499 < 2/ω, the covariance is 0.37 > ¼.
 //   - For U = 1.34e-8·(zᵀz)⁴ in ℓ = 200 dimensions, q⁰ = N(0, 0.01²I) and one step, the covariance is about 1.3·ℓ/2.
 func simplifiedVariance(t *report) {
 	covariance := func(omega, heat float64, epsilon ...float64) float64 { // log p̂ is −½ω²z_K² − ½ρ_K² + ½z₀² + ½γ₀² + constant
@@ -1156,7 +1155,7 @@ var section41 = section{"4.1", "Gaussian Model", []statement{
 //
 //	E[x̄] = Δ,   Var(x̄) = 1 + σ²/N,   E[S/σ²] = N − 1,   S = Σ_i (x_i − x̄)²
 //
-// in each of three dimensions, which are independent. The check simulates 4000 datasets of N = 5 points.
+// in each of three independent dimensions. The check simulates 4000 datasets of N = 5 points.
 func gaussianModel(t *report) {
 	const n, datasets = 5, 4000
 	truth := model.Truth(3)
@@ -1185,9 +1184,9 @@ func gaussianModel(t *report) {
 //
 //	log p(D, z) = Σ_i log N(x_i|z + Δ, Σ) + log N(z|0, I)
 //
-// and "we can calculate the log-likelihood log p(D) exactly in this case". In each of three dimensions, the check
-// computes p(D), and the mean and variance of p(z|D), by quadrature. Near θ* = argmax log p(D), log p(D) must be
-// smaller than at θ*.
+// and the paper's statement "we can calculate the log-likelihood log p(D) exactly in this case". In each of three
+// dimensions, the check computes p(D), and the mean and variance of p(z|D), by quadrature. At points near θ* = argmax
+// log p(D), the value of log p(D) must be smaller than at θ*.
 func exactEvidence(t *report) {
 	const d, n = 3, 7
 	integrate := func(f func(float64) float64) float64 { return hvaetest.Integrate(f, -12, 12, 4000) }
@@ -1264,7 +1263,7 @@ func potentialGradient(t *report) {
 //	log p(D) − L_ELBO = KL(q^K(z, ρ) ‖ p(z|D) N(ρ|0, I))
 //
 // for three points in two dimensions, with and without tempering. The potential is quadratic, so (z_K, ρ_K) is an
-// affine function of the noise, both densities are normal, and the divergence has a closed form (affineGap).
+// affine function of the noise. Both densities are then normal, and the divergence has a closed form (affineGap).
 func hvaeBound(t *report) {
 	_, data, theta := points(2, 3)
 	for tempering, heat := range map[string]float64{"fixed": 1.4, "none": 1} { // heat is 1/√β₀
@@ -1284,7 +1283,7 @@ func hvaeBound(t *report) {
 //
 //	L_ELBO(θ, φ_V; D) = E_{z~q}[log p(D, z) − log q(z)] = log p(D) − KL(q(z) ‖ p(z|D)).
 //
-// Here q is the posterior, shifted and scaled in each dimension, so the divergence has a closed form.
+// The check obtains q by shifting and scaling the posterior in each dimension, so the divergence has a closed form.
 func vbBound(t *report) {
 	_, data, theta := points(3, 6)
 	exact := posterior(data, theta)
@@ -1300,14 +1299,14 @@ func vbBound(t *report) {
 	}
 }
 
-// planarFlow checks a planar flow of K layers with shared parameters u, w (the paper's v) and b,
+// planarFlow checks a planar flow of K layers with the same parameters u, w (v in the paper) and b,
 //
 //	z_k = z_{k−1} + û tanh(wᵀz_{k−1} + b),   û = u + (m(wᵀu) − wᵀu) w/‖w‖²,   m(x) = log(1 + eˣ) − 1,
 //	log q_K(z_K) = log q⁰(z₀) − log |det ∂z_K/∂z₀|.
 //
-// The check evaluates the first line with scalars, the determinant from a numerical Jacobian, and E[p̂(D)] = p(D) for
-// p̂(D) = p(D, z_K)/q_K(z_K). This requires the factor ½ in the data term of log p(D, z_K), which the authors' code
-// omits.
+// The check computes the expected z_K with scalars, and the expected determinant from a numerical Jacobian. It also
+// checks E[p̂(D)] = p(D) for p̂(D) = p(D, z_K)/q_K(z_K). This requires the factor ½ in the data term of log p(D, z_K),
+// which the authors' code omits.
 func planarFlow(t *report) {
 	for _, d := range []int{1, 2, 3} {
 		for _, K := range []int{1, 2, 7} {
@@ -1382,10 +1381,10 @@ func trueParameters(t *report) {
 	}
 }
 
-// figure1a checks the paper's statement "as the dimension increases, HVAE performs best in parameter estimation. The
-// VB method suffers most on prediction of Δ as the dimension increases, whereas the NF method does poorly on
-// predicting Σ". It reads our stored results, because the experiment takes minutes. The lines of HVAE and VB cross
-// between d = 51 and 60, where go run ./gaussian -d 60 -methods hvae-k1,vb prints errors of 60 ± 3 and 71 ± 2.
+// figure1a checks the paper's statement "as the dimension increases, HVAE performs best in parameter estimation. The VB
+// method suffers most on prediction of Δ as the dimension increases, whereas the NF method does poorly on predicting
+// Σ". It reads our stored results, because the experiment takes minutes. In the figure, the lines of HVAE and VB cross
+// between d = 51 and 60. For d = 60, go run ./gaussian -d 60 -methods hvae-k1,vb prints the errors 60 ± 3 and 71 ± 2.
 func figure1a(t *report) {
 	for _, d := range []float64{101, 201, 301} {
 		best, se := figure1(t, d, "hvae-k1", "err"), figure1(t, d, "hvae-k1", "err_se")
@@ -1398,10 +1397,10 @@ func figure1a(t *report) {
 	}
 }
 
-// figure1b checks the paper's statement "the tempered methods perform better than their non-tempered counterparts".
-// In a run with d = 2 and N = 1000, the error in σ without tempering must be more than ten times as large as with
-// tempering, and larger for K = 10 than for K = 1. With tempering, the ELBO must be larger, and Δ̂ close to the
-// maximum-likelihood estimate. The tolerance allows for the noise of the gradients.
+// figure1b checks the paper's statement "the tempered methods perform better than their non-tempered counterparts". In
+// a run with d = 2 and N = 1000, the error in σ without tempering must be more than ten times as large as with
+// tempering, and larger for K = 10 than for K = 1. With tempering, the ELBO must be larger, and Δ̂ must be close to the
+// maximum-likelihood estimate, up to the noise of the gradients.
 func figure1b(t *report) {
 	c := model.Config{Points: 1000, Iterations: 6000, Draws: 10, Rate: 2e-3, Seed: 1}
 	results := map[string]model.Outcome{}
@@ -1426,7 +1425,7 @@ func figure1b(t *report) {
 }
 
 // figure1 returns one value of our stored results for dimension d. The field "err" is the mean of ‖θ − θ̂‖² over ten
-// datasets, "err_se" is its standard error, and "delta_err" and "sigma_err" are its parts.
+// datasets, "err_se" is its standard error, and "delta_err" and "sigma_err" are its parts for Δ and σ.
 func figure1(t *report, d float64, method, field string) float64 {
 	b, err := os.ReadFile("gaussian/results/figure1.jsonl")
 	t.must(err)
@@ -1474,9 +1473,9 @@ var section42 = section{"4.2", "Generative Model for MNIST", []statement{
 //
 //	log p(x|z) = Σ_j x_j log π_j + (1 − x_j) log(1 − π_j),   π = sigmoid(a),
 //
-// where a are the logits of the pixels. The paper: "each pixel in the image x_i is conditionally
-// independent given the latent variable". The formula must also hold for logits ±900, for which π_j
-// rounds to 0 or 1 in float64.
+// where the vector a contains the logits of the pixels. The paper: "each pixel in the image x_i is conditionally
+// independent given the latent variable". The formula must also hold for logits ±900, for which π_j rounds to 0 or 1 in
+// float64.
 func bernoulliPixels(t *report) {
 	var tp tape
 	x, a := []float64{1, 0, 1, 0, 1, 0, 1, 0}, []float64{0.3, 0.3, -4, -4, 900, 900, -900, -900}
@@ -1488,10 +1487,10 @@ func bernoulliPixels(t *report) {
 	t.near(mnist.LogBernoulli(tp.Const(linalg.Column(x...)), tp.Const(linalg.Column(a...))).Scalar(), want, 1e-14, "log p(x|z)")
 }
 
-// networks checks the inference network, "three convolutional layers, each with filters of size 5 × 5 and a stride of
-// 2", with 16, 32 and 32 feature maps and a "hidden dimension n_h = 450", and the generative network, which "mirrors
-// this structure in reverse". (The test of package mnist/model compares the networks with PyTorch.) The flow adds
-// only ε and β₀ or α, which are not "outputs of the inference network".
+// networks checks the numbers of weights. The inference network has "three convolutional layers, each with filters of
+// size 5 × 5 and a stride of 2", with 16, 32 and 32 feature maps, and a "hidden dimension n_h = 450". The generative
+// network "mirrors this structure in reverse". (A test of package mnist/model compares both with PyTorch.) The flow
+// adds only ε and β₀ or α, which are not "outputs of the inference network".
 func networks(t *report) {
 	const latent, filter, maps3 = 64, 5 * 5, 4 * 4 * 32 // stride 2 reduces 28×28 pixels to 14×14, 7×7 and 4×4
 	convolutions := 16*filter + 32*16*filter + 32*32*filter
@@ -1511,9 +1510,9 @@ func networks(t *report) {
 }
 
 // vaeBound checks that "HVAE on top of the base convolutional VAE" with K = 0 is the VAE. For the same noise, log p̂
-// must equal log p(x, z₀) − log q⁰(z₀) with z₀ = μ(x) + Σ^½(x)·ϵ. The VAE's ELBO is log p(x|z₀) − KL(N(μ, Σ) ‖ N(0,
-// I)), with the divergence computed by quadrature. The ELBO estimates of the two models replace different terms by their
-// expectations, so only their means need to be equal.
+// must equal log p(x, z₀) − log q⁰(z₀) with z₀ = μ(x) + Σ^½(x)·ϵ. The ELBO estimate of the VAE must be log p(x|z₀) −
+// KL(N(μ, Σ) ‖ N(0, I)), where the divergence is computed by quadrature. The ELBO estimates of the two models replace
+// different terms by their expectations, so only their means must be equal.
 func vaeBound(t *report) {
 	const draws = 100
 	vae := mnist.Config{Kind: "vae", Tempering: "none", Latent: 2}
@@ -1544,16 +1543,16 @@ func vaeBound(t *report) {
 	t.mean(hvaetest.Differences(vaeELBO, b.ELBO(many, epsilon, gamma0).Value.Data), 0, 0.3, "ELBO of the VAE − ELBO of the HVAE")
 }
 
-// stochasticBinarisation checks the paper's training data, "the standard stochastic binarization of
-// MNIST". The pixels must be independent, x_j ~ Bernoulli(grey_j/255), where grey_j ∈ 0 … 255 is
-// the grey level. The check binarises one image 20,000 times.
+// stochasticBinarisation checks that data.Binarise implements "the standard stochastic binarization of MNIST". The
+// pixels x_j ~ Bernoulli(grey_j/255) must be independent, where grey_j ∈ 0 … 255 is the grey level of pixel j. The
+// check binarises one image 20,000 times.
 func stochasticBinarisation(t *report) {
 	const draws = 20000
 	image, greys := make([]byte, 784), []byte{1, 17, 128, 128, 254, 0, 255}
 	copy(image[200:], greys)
 	x := linalg.New[float32](784, 1)
 	var pixels [7][]float64
-	both, others := make([]float64, draws), 0.0 // others counts values other than 0 and 1, and 1 for black or 0 for white pixels
+	both, others := make([]float64, draws), 0.0 // others counts wrong values: other than 0 and 1, 1 for black pixels, and 0 for white pixels
 	for n := range draws {
 		data.Binarise(x, 0, image, random.Stream(1, "binarisation", n))
 		for i := range greys {
@@ -1572,7 +1571,8 @@ func stochasticBinarisation(t *report) {
 }
 
 // trainingProtocol checks "ℓ = 64", "Adamax with learning rate 10⁻³", and "early stopping by halting the training
-// procedure if there is no improvement in the loss on validation data over 100 epochs", if epoch 7 is the best.
+// procedure if there is no improvement in the loss on validation data over 100 epochs". If epoch 7 is the best, epoch
+// 107 must be the last.
 func trainingProtocol(t *report) {
 	s := mnist.Defaults()
 	var epochs []mnist.Metrics
@@ -1585,11 +1585,11 @@ func trainingProtocol(t *report) {
 	t.near(float64(len(epochs)), 107, 0, "last epoch, if epoch 7 is the best")
 }
 
-// importanceNLL checks the paper's statement "we estimate out-of-sample negative log likelihoods (NLLs)
-// using 1000 importance samples from the HVAE approximate posterior". The check draws p̂_l(x) for one image
-// with a VAE and HVAEs of latent dimension ℓ = 1, so log p(x) is known by quadrature. The mean of p̂_l(x)
-// must be p(x), so the mean of log p̂(x) = log((1/L) Σ_l p̂_l(x)) is at most log p(x). The draws are computed in
-// float32, as in the commands.
+// importanceNLL checks the paper's statement "we estimate out-of-sample negative log likelihoods (NLLs) using 1000
+// importance samples from the HVAE approximate posterior". The check draws p̂_l(x) for one image with a VAE and HVAEs
+// of latent dimension ℓ = 1, so log p(x) is known by quadrature. The mean of p̂_l(x) must be p(x), and the mean of log
+// p̂_l(x) must be below log p(x). Therefore the mean of log((1/L) Σ_l p̂_l(x)) is at most log p(x) for every L. The
+// draws are computed in float32, as in the program mnist.
 func importanceNLL(t *report) {
 	configs := []mnist.Config{
 		{Kind: "vae", Tempering: "none", Latent: 1},
@@ -1625,8 +1625,8 @@ func importanceNLL(t *report) {
 }
 
 // mnistParams returns random weights of a model for MNIST. The weights of the decoder are larger than usual, so that
-// p(x|z) depends on z. The encoder's σ is about 1.1, wider than the posterior, so that Var(p̂) is finite. If ε varies,
-// it increases along the flow.
+// p(x|z) depends on z. The encoder's σ is about 1.1, so that q⁰ is wider than the posterior and Var(p̂) is finite. If ε
+// varies between steps, it increases along the flow.
 func mnistParams[T linalg.Float](c mnist.Config) []mnist.Param[T] {
 	params := mnist.NewParams[T](c, -0.5, 6)
 	for _, p := range params {
@@ -1653,12 +1653,12 @@ func image[T linalg.Float](t *ad.Tape[T]) *ad.Var[T] {
 	return t.Const(m)
 }
 
-// posteriorCovariance checks the paper's statement "samples from the HVAE approximate posterior exhibit
-// non-negligible covariance across dimensions". The model is the HVAE that this repository includes (K = 5, free
-// tempering, a separate ε for each step). Most of its 64 dimensions are hardly used by an image: their encoder
-// standard deviation is close to the prior's, 1. For each simulated image, the check computes the correlations r of
-// z₀ and of z_K in 1000 draws for all pairs of dimensions whose encoder standard deviation is below 0.9. The
-// dimensions of z₀ are independent, so the mean |r| must be √(2/(π·1000)) = 0.0252.
+// posteriorCovariance checks the paper's statement "samples from the HVAE approximate posterior exhibit non-negligible
+// covariance across dimensions". The model is the HVAE that this repository includes (K = 5, free tempering, a separate
+// ε for each step). Most of its 64 dimensions are hardly used by an image: q⁰ has nearly the standard deviation 1 of
+// the prior. The check draws z₀ and z_K 1000 times for each of four simulated images. It computes the correlation r of
+// each pair of dimensions in which the standard deviation of q⁰ is below 0.9. The dimensions of z₀ are independent, so
+// their mean |r| must be √(2/(π·1000)) = 0.0252. For z_K, it must be three times as large.
 func posteriorCovariance(t *report) {
 	const images, blocks, block = 4, 20, 50
 	c, err := mnist.ReadCheckpoint("mnist/results/hvae150.safetensors")
@@ -1714,11 +1714,11 @@ func correlations(variables [][]float64) (all []float64) {
 	return all
 }
 
-// publishedTable checks that the values of table 1 are means of the 57 runs in published.csv. The paper: "We report
-// the average NLL values over either two or three different initializations", and "The base VAE achieves an NLL of
-// 83.20". The table gives two decimals, so the means may differ by 0.005. The standard deviations must agree with "For each
-// trained model, we estimate NLL three times, noting that the standard deviation over these three estimates is no
-// larger than 0.12 nats".
+// publishedTable checks that each value of table 1 is the mean NLL of one configuration's runs in published.csv. The
+// paper: "We report the average NLL values over either two or three different initializations", and "The base VAE
+// achieves an NLL of 83.20". The table gives two decimals, so the means may differ by 0.005. The standard deviations
+// must agree with the statement "For each trained model, we estimate NLL three times, noting that the standard
+// deviation over these three estimates is no larger than 0.12 nats".
 func publishedTable(t *report) {
 	runs, deviations := published(t)
 	table := table1()
@@ -1861,7 +1861,7 @@ func gaussian(t *tape, data model.Data, theta model.Theta) model.Target {
 	return model.NewTarget(data, t.Leaf(linalg.Column(theta.Delta...)), t.Leaf(linalg.Column(logSigma...)))
 }
 
-// A normalTarget has p(x) = 1 and the posterior N(mean, diag(sd²)).
+// A normalTarget is a target with p(x) = 1 and the posterior N(mean, diag(sd²)).
 type normalTarget struct{ mean, sd []float64 }
 
 func (p normalTarget) LogJoint(z variable) variable {
@@ -1869,8 +1869,8 @@ func (p normalTarget) LogJoint(z variable) variable {
 	return hvae.DiagonalNormal[float64]{Mean: tp.Const(linalg.Column(p.mean...)), SD: tp.Const(linalg.Column(p.sd...))}.LogDensity(z)
 }
 
-// posterior returns p(z|D). Given D, the dimensions of z are independent and normal, with precision 1 + N/σ_j² and
-// mean N/σ_j²·(x̄_j − Δ_j)/(1 + N/σ_j²).
+// posterior returns p(z|D) of the Gaussian model. Given D, the dimensions of z are independent and normal, with
+// precision 1 + N/σ_j² and mean N/σ_j²·(x̄_j − Δ_j)/(1 + N/σ_j²).
 func posterior(data model.Data, theta model.Theta) (p normalTarget) {
 	for j := range data.Mean {
 		w := float64(data.N) / (theta.Sigma[j] * theta.Sigma[j])
@@ -1903,7 +1903,7 @@ func targets() []target {
 	}
 }
 
-// ratios returns p̂/p(x) for draws of log p̂.
+// ratios returns p̂(x)/p(x) for the given draws of log p̂(x).
 func ratios(logEstimates []float64, logEvidence float64) []float64 {
 	return hvaetest.Apply(logEstimates, func(l float64) float64 { return math.Exp(l - logEvidence) })
 }
@@ -1913,7 +1913,7 @@ func squaredDeviations(x []float64, mean float64) []float64 {
 	return hvaetest.Apply(x, func(v float64) float64 { return (v - mean) * (v - mean) })
 }
 
-// sampledGradients calls elbo n times. Element [i][j] of the result is the gradient of the mean ELBO of
+// sampledGradients calls the function elbo n times. Element [i][j] of the result is the derivative of the mean ELBO of
 // call j with respect to parameter i [1×1].
 func sampledGradients(params []matrix, n int, elbo func(t *tape, params []variable) variable) [][]float64 {
 	samples := make([][]float64, len(params))
@@ -1933,7 +1933,7 @@ func sampledGradients(params []matrix, n int, elbo func(t *tape, params []variab
 
 // Flows
 
-// temperingOf returns 1/√β₀ and α_1 … α_K of a flow of K steps, which are all 1 without tempering.
+// temperingOf returns 1/√β₀ and α_1 … α_K of a flow of K steps. Without tempering, all these numbers are 1.
 func temperingOf(t hvae.Tempering[float64], K int) (invSqrtBeta0 float64, alpha []float64) {
 	if alpha := t.Alpha(); alpha != nil {
 		return t.MomentumSD().Scalar(), alpha.Value.Data
@@ -1945,7 +1945,7 @@ func temperingOf(t hvae.Tempering[float64], K int) (invSqrtBeta0 float64, alpha 
 // to (z_K, ρ_K) = A·(ε, γ₀) + b.
 func affineMap(f *hvae.Flow[float64], q0 hvae.DiagonalNormal[float64]) (A matrix, b []float64) {
 	tp, dims := q0.SD.Tape(), q0.SD.Rows()
-	noise := linalg.New[float64](2*dims, 2*dims+1) // zero, then the unit vectors
+	noise := linalg.New[float64](2*dims, 2*dims+1) // columns: the zero vector, then the unit vectors
 	for i := range 2 * dims {
 		noise.Row(i)[i+1] = 1
 	}
@@ -1961,8 +1961,8 @@ func affineMap(f *hvae.Flow[float64], q0 hvae.DiagonalNormal[float64]) (A matrix
 	return A, b
 }
 
-// affineGap returns log p(x) − E[log p̂(x)] for a flow with a quadratic potential, the divergence of the density of
-// (z_K, ρ_K), N(b, AAᵀ), from p(z|x) N(ρ | 0, I), where p is the posterior p(z|x).
+// affineGap returns the gap log p(x) − E[log p̂(x)] of a flow with a quadratic potential and the posterior p. The gap
+// is the divergence of N(b, AAᵀ), the density of (z_K, ρ_K), from p(z|x) N(ρ | 0, I).
 func affineGap(f *hvae.Flow[float64], q0 hvae.DiagonalNormal[float64], p normalTarget) (gap float64) {
 	A, b := affineMap(f, q0)
 	for i := range b {
@@ -2003,8 +2003,8 @@ func entropyIsConstant(t *report) {
 	})
 }
 
-// tiedGap compares the gap with ℓ(exp(ΔH/ℓ) − 1) − ΔH, where ΔH = Σ_j log(q_j/sd_j) is the entropy of q⁰ minus the
-// entropy of the posterior.
+// tiedGap checks that the gap is above ℓ(exp(ΔH/ℓ) − 1) − ΔH, where ΔH = Σ_j log(q_j/sd_j) is the entropy of q⁰ minus
+// the entropy of the posterior.
 func tiedGap(t *report) {
 	tiedFlows(func(name string, f *hvae.Flow[float64], q0 hvae.DiagonalNormal[float64], p normalTarget) {
 		l, excess := float64(len(p.sd)), 0.0
@@ -2015,7 +2015,7 @@ func tiedGap(t *report) {
 	})
 }
 
-// tiedFlows calls check for the flows of hvaetest.Schemes in one, two and three dimensions, with a normal target.
+// tiedFlows calls the function check for the flows of hvaetest.Schemes in 1, 2 and 3 dimensions with a normal target.
 func tiedFlows(check func(name string, f *hvae.Flow[float64], q0 hvae.DiagonalNormal[float64], p normalTarget)) {
 	for dims := 1; dims <= 3; dims++ {
 		for _, s := range hvaetest.Schemes() {
@@ -2027,9 +2027,9 @@ func tiedFlows(check func(name string, f *hvae.Flow[float64], q0 hvae.DiagonalNo
 	}
 }
 
-// tiedOptimum constructs a flow with the smallest gap. The first step has ε = √2·σ_posterior, which exchanges
-// position and momentum, and all tempering: with 1/√β₀ = √(r/2), both get the variance r. The other steps are so
-// small that they rotate this round density.
+// tiedOptimum constructs a tied flow with the smallest gap. Its first step has ε = √2·σ_posterior and exchanges
+// position and momentum. All tempering is in this step: with 1/√β₀ = √(r/2), both z/σ_posterior and ρ then have the
+// variance r. The other steps are so small that they only rotate this round density.
 func tiedOptimum(t *report) {
 	const sd = 0.01
 	for _, r := range []float64{3, 100} {
@@ -2045,7 +2045,7 @@ func tiedOptimum(t *report) {
 	}
 }
 
-// untiedOptimum also checks three dimensions with separate α.
+// untiedOptimum checks p̂(x) = p(x) for every draw, in one dimension and in three dimensions with separate α.
 func untiedOptimum(t *report) {
 	for _, r := range [][]float64{{0.5}, {3}, {100}, {0.5, 3, 100}} {
 		var tp tape
@@ -2061,7 +2061,7 @@ func untiedOptimum(t *report) {
 	}
 }
 
-// untiedEstimates uses two separate α_k and s for each of two dimensions, or a common one.
+// untiedEstimates uses two dimensions. Either both have the same α_k and s, or each has separate α_k and s.
 func untiedEstimates(t *report) {
 	for _, cols := range []int{1, 2} {
 		const dims, draws, K = 2, 40000, 2
@@ -2080,8 +2080,8 @@ func untiedEstimates(t *report) {
 	}
 }
 
-// untiedGaussian compares the gaps of section 4.1 with the limit for tied flows at the learned σ. The draws of the ELBO have a
-// standard error of about 0.3 % of the gap, so the comparison allows for 1 %.
+// untiedGaussian compares the stored gaps of section 4.1 with the limit for tied flows at the learned σ. The standard
+// error of a gap is about 0.3 % of the gap, so tied gaps may be up to 1 % below the limit.
 func untiedGaussian(t *report) {
 	for _, d := range []float64{1, 2, 3, 5, 11, 25, 51, 101, 201, 301} {
 		for _, K := range []string{"k1", "k10"} {
@@ -2106,7 +2106,7 @@ type report struct {
 	statement statement
 	lines     []*measurement
 	failed    bool
-	command   string // if the statement was not checked, because this takes too long, the command that checks it
+	command   string // the command that checks the statement, if this takes too long for a test
 }
 
 // A measurement is a measured quantity in one case. If there are several cases, a report keeps the case that is
@@ -2182,7 +2182,7 @@ func (t *report) greater(a, b float64, format string, args ...any) {
 	t.ordered(b, a, a, ">", b, format, args...)
 }
 
-// ordered requires low < high, and prints the two numbers as "a relation b".
+// ordered requires low < high, and prints the comparison as "a relation b".
 func (t *report) ordered(low, high, a float64, relation string, b float64, format string, args ...any) {
 	t.Helper()
 	excess, digits := (low-high)/(math.Abs(low)+math.Abs(high)), 4
@@ -2207,7 +2207,7 @@ func (t *report) estimate(mean, se, want, lo, hi float64, format string, args ..
 }
 
 // mean requires that the mean of the draws is within 4.5 standard errors of want. The standard error must be at most
-// maxSE, so that the check detects a mistake.
+// maxSE; otherwise, the check could miss a mistake.
 func (t *report) mean(draws []float64, want, maxSE float64, format string, args ...any) {
 	t.Helper()
 	mean, se := linalg.MeanSE(draws)
@@ -2240,7 +2240,7 @@ func (t *report) must(err error) {
 	}
 }
 
-// outcome returns the mark of the statement.
+// outcome returns the text that precedes the claim in the output.
 func (t *report) outcome() string {
 	switch {
 	case t.failed:
