@@ -36,7 +36,7 @@ func logEvidence(c model.Checkpoint, x linalg.Matrix[float32]) float64 {
 	return linalg.LogSumExp(terms)
 }
 
-// simulatedImage draws image i of a run in the same way as -simulated: first z, then each pixel.
+// simulatedImage draws image i of a run as eval -simulated does: first z, then each pixel.
 func simulatedImage(c model.Checkpoint, seed uint64, run, i int) linalg.Matrix[float32] {
 	var tape ad.Tape[float32]
 	network := model.NewNetwork(c.Config, model.Vars(tape.Const, c.Params))

@@ -14,8 +14,8 @@ import (
 	"hvae/mnist/model"
 )
 
-// trained writes a model with large weights, so that its estimates vary widely. It returns the name of
-// the file and the model.
+// trained writes a model to a new file. It returns the name of the file and the model. The weights are large, so that
+// the estimates vary widely.
 func trained(t *testing.T, config model.Config, seed uint64) (string, model.Checkpoint) {
 	t.Helper()
 	c := model.Checkpoint{Config: config, Params: model.NewParams[float32](config, -2, 5), Seed: seed, Epoch: 12, ELBO: -101.5}
@@ -35,7 +35,7 @@ func withoutSeconds(text string) string {
 	return regexp.MustCompile(`, \d+ s\n`).ReplaceAllString(text, "\n")
 }
 
-// All numbers that eval prints must match the oracle (oracle_test.go). Each run binarises the images again.
+// All numbers that eval prints must match the oracle (oracle_test.go). Each run must binarise the images again.
 func TestEvalMatchesTheOracle(t *testing.T) {
 	vae, wide := model.Config{Kind: "vae", Tempering: "none", Latent: 3}, model.Config{Kind: "vae", Tempering: "none", Latent: 64}
 	hvae := model.Config{Kind: "hvae", K: 3, Tempering: "free", VaryEps: true, Latent: 5}

@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 // few is the folder of a dataset of synthetic digits: 120 for training, 24 for validation and 6 for testing.
 var few string
 
-// fewName returns the name of the dataset few.
+// fewName returns the name of the dataset in the folder few.
 func fewName(t *testing.T) string {
 	t.Helper()
 	set, err := data.Load(t.Context(), few, nil)
@@ -117,7 +117,7 @@ func mustRun(t *testing.T, args ...string) (stdout, stderr string) {
 	return stdout, stderr
 }
 
-// mustFail runs the program, which must exit with the given status and print all of want on stderr.
+// mustFail runs the program, which must exit with the given status and print all strings in want on stderr.
 func mustFail(t *testing.T, status int, args []string, want ...string) {
 	t.Helper()
 	_, stderr, got := mnist(t.Context(), args...)
@@ -128,8 +128,8 @@ func mustFail(t *testing.T, status int, args []string, want ...string) {
 	}
 }
 
-// refused checks that the program exits with status 1, changes no file in the folder, and prints one line
-// that contains all of want. Before this line, it may print notes.
+// refused checks that the program exits with status 1, changes no file in the folder, and prints one line that contains
+// all strings in want. Before this line, it may print notes.
 func refused(t *testing.T, folder string, args []string, want ...string) {
 	t.Helper()
 	before := contents(t, folder)
@@ -235,8 +235,7 @@ func contents(t *testing.T, folder string) map[string]string {
 	return all
 }
 
-// files is like contents, but without times and the hashes that depend on them, and with a hash instead of the tensors
-// of each file.
+// files is like contents, but removes times and the hashes that depend on times, and replaces tensors by a hash.
 func files(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	all := contents(t, folder)
@@ -314,7 +313,7 @@ func spread(x ...float64) (mean, sd float64) {
 	return mean, math.Sqrt(sd)
 }
 
-// near reports whether two ELBOs are equal up to the float32 rounding of their terms.
+// near reports whether two ELBOs are equal up to rounding errors in float32.
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Abs(b) }
 
 // upTo returns the indices 0 … n−1.

@@ -180,7 +180,7 @@ func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64,
 	return elbo, nll, tails
 }
 
-// tensors returns a map from the names of a file's tensors to their elements, and the file's metadata.
+// tensors reads a file and returns two maps: from the names of its tensors to their elements, and its metadata.
 func tensors(t *testing.T, elem ...string) (map[string][]float32, map[string]string) {
 	t.Helper()
 	f, err := safetensors.Decode(read(t, elem...))

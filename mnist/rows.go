@@ -161,7 +161,7 @@ func summarise(row string, results []result) *summary {
 	return s
 }
 
-// makeRows returns the distinct rows to which the tasks belong, in order of first appearance.
+// makeRows returns the rows of the tasks, without repetitions, in order of first appearance.
 func makeRows(tasks []task, obtained []result) (rows []row) {
 	for _, k := range tasks {
 		if slices.ContainsFunc(rows, func(r row) bool { return r.Row == k.Row }) {
@@ -294,7 +294,7 @@ func (t *table) check(k task, metrics []model.Metrics, b []byte) (e evaluation, 
 	err = json.Unmarshal(b, &e)
 	want, n := t.evaluation(k, metrics), len(metrics)
 	want.Settings, want.ELBOs, want.NLLs, want.Seconds, want.SHA256 = e.Settings, e.ELBOs, e.NLLs, e.Seconds, e.SHA256
-	// Package json ignores missing fields and decodes null as 0, so compare the file with an encoding.
+	// Package json ignores missing fields and decodes null as 0, so compare the file with the encoding of want.
 	whole := err == nil && bytes.Equal(want.encode(), b) && (e.SHA256 == "" || e.SHA256 == e.digest(metrics))
 	ended := model.Ended(metrics, t.Epochs, t.Patience) != "" && model.Ended(metrics[:n-1], t.Epochs, t.Patience) == ""
 	if !whole || !ended || metrics[n-1].Rate != 0 || len(e.ELBOs) != len(e.NLLs) || len(e.NLLs) < t.Runs {

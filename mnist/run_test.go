@@ -73,7 +73,7 @@ func TestAnInterruptedRunIsBitIdentical(t *testing.T) {
 	if stderr := cancelled(t, "epoch 1 ", resume(parts)...); !strings.Contains(stderr, " in epoch 2,") {
 		t.Errorf("stderr %q, want an interruption in epoch 2", stderr)
 	}
-	write(t, []byte("half"), parts, ".tmp") // as if killed during a write
+	write(t, []byte("half"), parts, ".tmp") // as if the process had been killed during a write
 	c := process(resume(parts)...)
 	stdout, err := c.StdoutPipe()
 	if err == nil {

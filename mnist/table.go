@@ -73,7 +73,7 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) (er
 	return t.run(ctx)
 }
 
-// flags defines the flags of the table command, which set t.
+// flags defines the flags of the table command, which set fields of t.
 func (t *table) flags() *command.Flags {
 	f := command.NewFlags()
 	f.StringVar(&t.out, "out", "", "`folder` for the table and its run folders (required)")

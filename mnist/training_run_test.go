@@ -184,7 +184,7 @@ func TestAStateOfManyEpochsCanBeRead(t *testing.T) {
 	}
 }
 
-// A state that parse accepts must be safe to resume.
+// A state that the method parse accepts must have valid settings and metrics.
 func FuzzState(f *testing.F) {
 	valid, _ := json.Marshal(state{Settings: model.Defaults(), Data: "mnist", Metrics: []model.Metrics{{Epoch: 1, TrainELBO: -2, ValELBO: -3}}})
 	f.Add(string(valid))

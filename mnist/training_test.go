@@ -22,7 +22,7 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 	for _, c := range []struct {
 		flags        string
 		config       model.Config
-		n, batch     int // number of training images; the last batch may be smaller
+		n, batch     int // numbers of training images and of images in a batch; the last batch may be smaller
 		rate         float64
 		seed         uint64
 		epochs, best int

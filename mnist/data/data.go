@@ -134,9 +134,9 @@ func Binarise[T linalg.Float](x linalg.Matrix[T], j int, image []byte, rng *rand
 	}
 }
 
-// MeanLogit returns the mean of log(m/(1 − m)) over the images with the given indices, where
-// m ∈ [0, 1] is the mean of an image's pixels divided by 255. It ignores images with m = 0 or m = 1,
-// and returns 0 if there are no other images. The result initialises the decoder's last bias.
+// MeanLogit returns the mean of log(m/(1 − m)) over the images with the given indices, where m ∈ [0, 1] is the mean of
+// an image's pixels divided by 255. It ignores images with m = 0 or m = 1, and returns 0 if no images remain. The
+// result initialises the decoder's last bias.
 func MeanLogit(images Images, indices []int) float64 {
 	sum, n := 0.0, 0
 	for _, i := range indices {

@@ -29,10 +29,10 @@ var mnistFiles = [2]file{
 	{"t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"},
 }
 
-// gzipMagic contains the first bytes of a gzip file.
+// gzipMagic contains the first two bytes of every gzip file.
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// maxImages is the largest number of images in a file. Their pixels take 784 MB.
+// maxImages is the maximum number of images in a file. The pixels of so many images take 784 MB.
 const maxImages = 1_000_000
 
 // read returns the images in the file f.name or, if it does not exist, in f.name.gz. If neither exists, the

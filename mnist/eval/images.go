@@ -14,7 +14,7 @@ import (
 
 // Images describes the images on which a model is evaluated. Each run binarises or draws them again.
 type Images struct {
-	Set  *data.Set // evaluate the first N test images of this dataset; if nil, N images drawn from the model
+	Set  *data.Set // the images are the first N test images of this dataset or, if Set is nil, N images drawn from the model
 	N    int
 	Seed uint64 // seed of the binarisation and the noise
 }

@@ -80,8 +80,8 @@ func ReadCheckpoint(name string) (Checkpoint, error) {
 	return c, nil
 }
 
-// DecodeCheckpoint decodes the contents of model.safetensors. It returns an error if the format or the digest
-// is wrong, or if a tensor is missing, unknown, of the wrong shape or not finite.
+// DecodeCheckpoint decodes the contents of model.safetensors. It returns an error if the format or the digest is wrong,
+// or if a tensor is missing or unknown, has a wrong shape, or is not finite.
 func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	f, err := safetensors.Decode(b)
 	if err != nil {

@@ -76,11 +76,11 @@ func (c Config) String() string {
 	return s
 }
 
-// StepCost returns the number of multiply-adds of a training step for one image, without multiplications by
-// padding, which convolutions skip. A forward pass takes e multiply-adds in the encoder, of which c are in conv1,
-// and d in the decoder. For K = 0, the step takes 3e − c + 3d, because conv1 needs no gradient of its input. For
-// K > 0, it takes 3e − c + 6(K + 1)d, because ∇U takes 2d at each of K + 1 points, and its derivative takes 4d.
-// With L draws per image, the decoder's part is multiplied by L.
+// StepCost returns the number of multiply-adds of a training step for one image, without multiplications by padding,
+// which convolutions skip. A forward pass takes e multiply-adds in the encoder (c of them in conv1) and d in the
+// decoder. For K = 0, a training step takes 3e − c + 3d, because conv1 needs no gradient of its input. For K > 0, it
+// takes 3e − c + 6(K + 1)d, because ∇U takes 2d at each of K + 1 points, and its derivative takes 4d. With L draws per
+// image, the decoder's part is multiplied by L.
 func (c Config) StepCost() int {
 	dense := hidden * (code + c.Latent)
 	convolutions := conv1.MultiplyAdds() + conv2.MultiplyAdds() + conv3.MultiplyAdds()

@@ -289,9 +289,9 @@ func TestFloat32AgreesWithFloat64(t *testing.T) {
 	}
 }
 
-// For ℓ = 64, a forward pass of one image takes e = 1,146,256 multiply-adds in the encoder and
-// d = 1,117,456 in the decoder. Let c = 71,824 be the multiply-adds of the first convolution. A
-// training step takes 3e − c + 3d for a VAE and 3e − c + 6(K + 1)d for an HVAE.
+// For ℓ = 64, a forward pass of one image takes e = 1,146,256 multiply-adds in the encoder and d = 1,117,456 in the
+// decoder. The first convolution takes c = 71,824 of the multiply-adds in the encoder. A training step takes 3e − c +
+// 3d for a VAE and 3e − c + 6(K + 1)d for an HVAE.
 func TestStepCostCountsEveryMultiplyAdd(t *testing.T) {
 	for _, c := range []struct{ k, cost int }{{0, 6_719_312}, {1, 16_776_416}, {5, 43_595_360}, {20, 144_166_400}} {
 		if got := (Config{K: c.k, Latent: 64}).StepCost(); got != c.cost {

@@ -170,7 +170,7 @@ func newParam[T linalg.Float](s spec) Param[T] {
 	return Param[T]{&hvae.Param[T]{Name: s.name, Value: linalg.New[T](rows, cols)}, s.shape, s.layout}
 }
 
-// Order returns the index in Value.Data of each element of the tensor, whose elements are in row-major order.
+// Order returns, for each element of the tensor in row-major order, its index in Value.Data.
 func (p Param[T]) Order() (order []int) {
 	i, j, length := p.layout.i, p.layout.j, cmp.Or(p.layout.axes, [3]int{1, 1, len(p.Value.Data)})
 	swapped := length

@@ -25,11 +25,11 @@ func (c Config) blockSize(n int) int {
 		return vector
 	}
 	blocks := 2 * ((n + 2*largest - 1) / (2 * largest))
-	return ((n+blocks-1)/blocks + 3) / 4 * 4 // a multiple of a quarter of a vector
+	return ((n+blocks-1)/blocks + 3) / 4 * 4 // rounded up to a multiple of 4, a quarter of a SIMD vector
 }
 
-// A Binarise sets column j of x [784×B] to a binarisation of the image with the given index. It may draw random
-// numbers from rng, the stream of the column. A Binarise must be safe for concurrent use.
+// A Binarise sets column j of x [784×B] to a binarisation of the image with the given index. It may draw random numbers
+// from rng, the random stream of the column. A Binarise must be safe for concurrent use.
 type Binarise[T linalg.Float] func(x linalg.Matrix[T], j, image int, rng *rand.Rand)
 
 // A Trainer trains a model with Algorithm 2.

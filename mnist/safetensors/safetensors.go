@@ -23,7 +23,7 @@ import (
 // A File is the contents of a safetensors file.
 type File struct {
 	Metadata map[string]string
-	Tensors  []Tensor // in the order of their data
+	Tensors  []Tensor // in the order of their data in the file
 }
 
 // A Tensor is a named array. Data holds the elements in row-major order. The Shape of a scalar is empty.
@@ -65,7 +65,7 @@ type entry struct {
 	name    string
 	DType   string `json:"dtype"`
 	Shape   []int  `json:"shape"`
-	Offsets [2]int `json:"data_offsets"` // the first byte of the tensor in the data, and the byte after the last
+	Offsets [2]int `json:"data_offsets"` // begin and end of the tensor, in bytes after the header
 }
 
 // Encode returns the bytes of the file, which are the same for equal Files. In these bytes, the metadata contain the
@@ -146,8 +146,8 @@ func Decode(b []byte) (File, error) {
 	return f, nil
 }
 
-// Check returns an error unless the tensors of f are finite and have the same names and shapes as
-// the tensors in want. The Data in want may be nil.
+// Check returns an error unless the tensors of f are finite and have the same names and shapes as the tensors in want.
+// The tensors in want need no Data.
 func Check(f File, want []Tensor) error {
 	for _, w := range want {
 		t, ok := f.Tensor(w.Name)
