@@ -131,7 +131,7 @@ func estimateIsUnbiased(t *report) {
 //
 //	L_ELBO(θ, φ; x) = ∫ log p̂(x) q(u|x) du ≤ log p(x) = L(θ; x).
 //
-// The check draws log p̂(x) 20,000 times in each case. The inequality is strict, because p̂(x) varies between draws.
+// The check draws log p̂(x) 20,000 times for each target and flow. The inequality is strict, because p̂(x) varies.
 func elboIsLowerBound(t *report) {
 	for _, target := range targets() {
 		for _, s := range hvaetest.Schemes() {
@@ -165,7 +165,7 @@ func standardFramework(t *report) {
 // The paper: "|L_ELBO(θ, φ; x) − L(θ; x)| decreases as the variance of p̂(x) decreases". The weights p/q are 64,000
 // draws of p̂(x) from Algorithm 1 with K = 2 and fixed tempering. The same draws are used for every L, so the
 // differences between the bounds have small standard errors. The bound for L = 64 agrees with log p(x) up to noise.
-// hvae.ImportanceEstimate must return the logarithm of the mean weight and its standard error.
+// hvae.ImportanceEstimate must return the logarithm of the mean weight and the standard error of this logarithm.
 func importanceWeighting(t *report) {
 	bimodal := targets()[0]
 	logs := hvaetest.Draws(hvaetest.Scheme{Tempering: "fixed", K: 2}, bimodal.bind, 2, 64000, 7)
@@ -345,9 +345,9 @@ func (c normalChain) draw(rng *rand.Rand, backward bool) (zK, logRatio float64) 
 }
 
 // reverseKernels checks equations 3 and 4 for the chains of newNormalChain. The paper: p̂ "is an unbiased estimator of
-// p(x)" for any reverse kernels. With r^opt, p̂(x) = p(x, z_K)/q^K(z_K). This is "the sequence of reverse kernels
-// minimizing the variance of p̂(x)", so the choice of AIS "is suboptimal". All kinds of reverse kernels are compared on
-// the same chains, so that the differences have small standard errors.
+// p(x)" for any reverse kernels. r^opt is "the sequence of reverse kernels minimizing the variance of p̂(x)" and gives
+// p̂(x) = p(x, z_K)/q^K(z_K). Therefore the choice of AIS "is suboptimal". All kinds of kernels are compared on the
+// same chains, so that the differences have small standard errors.
 //
 // The reverse chain starts at z_K ~ p(z|x) and draws z_k from r^k(z_k|z_{k+1}). On this chain, 1/p̂(x) must be an
 // unbiased estimate of 1/p(x), and the mean of log p̂(x) must be above log p(x).
@@ -603,10 +603,10 @@ func flowEstimate(t *report) {
 //	log p̂(x) = log p(x, z₀) − log q⁰(z₀) + O(ε²),
 //
 // because the leapfrog steps conserve the energy U(z) + ½ρᵀρ up to O(ε²). If ε is halved while the length Kε = 2 of the
-// trajectory is fixed, the difference from the logarithm of the standard estimate p(x, z₀)/q⁰(z₀) must become four
-// times smaller. Therefore such a flow "yields a high-variance estimator of the normalizing constants even if r^{k,opt}
-// is used". For the posterior N(0, I/16) in two dimensions, which is much narrower than q⁰, the variance without
-// tempering must equal that of the standard estimate. With tempering, it must be at least 1.5 times smaller.
+// trajectory is fixed, log p̂(x) must come four times closer to the logarithm of the standard estimate p(x, z₀)/q⁰(z₀).
+// Therefore such a flow "yields a high-variance estimator of the normalizing constants even if r^{k,opt} is used". For
+// the posterior N(0, I/16) in two dimensions, which is much narrower than q⁰, p̂(x) without tempering must have the
+// variance of the standard estimate. Tempering must divide this variance by at least 1.5.
 func homogeneousFlow(t *report) {
 	draws := func(target hvae.Target[float64], K int, epsilon, invSqrtBeta0 float64, n int) []float64 { // draws of log p̂(x), always from the same noise
 		var tp tape
@@ -1658,7 +1658,7 @@ func image[T linalg.Float](t *ad.Tape[T]) *ad.Var[T] {
 // ε for each step). Most of its 64 dimensions are hardly used by an image: q⁰ has nearly the standard deviation 1 of
 // the prior. The check draws z₀ and z_K 1000 times for each of four simulated images. It computes the correlation r of
 // each pair of dimensions in which the standard deviation of q⁰ is below 0.9. The dimensions of z₀ are independent, so
-// their mean |r| must be √(2/(π·1000)) = 0.0252. For z_K, it must be three times as large.
+// their mean |r| must be √(2/(π·1000)) = 0.0252. For z_K, it must be at least three times as large.
 func posteriorCovariance(t *report) {
 	const images, blocks, block = 4, 20, 50
 	c, err := mnist.ReadCheckpoint("mnist/results/hvae150.safetensors")

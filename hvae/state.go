@@ -31,7 +31,7 @@ func (t *Trainer[T]) State() State[T] {
 
 // Restore sets the trainer's state to a copy of s. It returns an error and changes nothing if s.Steps is negative, if
 // an element of s is not finite, or if s and the trainer differ in the number, order, names or shapes of the parameters
-// or in the number or length of their running averages, which depends on the optimiser.
+// or in the number or length of their running averages, for example because the optimisers differ.
 func (t *Trainer[T]) Restore(s State[T]) error {
 	if got, want := s.layout(), t.State().layout(); got != want || s.Steps < 0 {
 		return fmt.Errorf("cannot restore a state with %d steps and %s into a trainer with %s", s.Steps, got, want)

@@ -16,7 +16,7 @@ import (
 // The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1, so that the inverse temperature increases from β₀ to β_K
 // = 1 (FixedTempering, FreeTempering). The flow then multiplies volumes by Π α_k^ℓ = s^−ℓ, so for every target, K and ε
 // the entropy H is constant: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)). Therefore a tied flow cannot narrow q⁰ without widening
-// ρ_K. If the posterior is normal and ΔH = H(q⁰) − H(p_θ(z|x)), every tied flow of any length K has the gap
+// ρ_K. If the posterior is normal and ΔH = H(q⁰) − H(p_θ(z|x)), every tied flow, of any length K, satisfies
 //
 //	log p_θ(x) − ELBO ≥ ℓ(exp(ΔH/ℓ) − 1) − ΔH,
 //
