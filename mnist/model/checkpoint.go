@@ -15,7 +15,7 @@ import (
 
 const checkpointFormat = "hvae-mnist/1"
 
-// A Checkpoint is a trained model, the contents of model.safetensors.
+// A Checkpoint holds a trained model, which is stored in model.safetensors.
 type Checkpoint struct {
 	Config Config
 	Params []Param[float32]

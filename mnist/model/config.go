@@ -14,7 +14,7 @@ import (
 	"hvae/conv"
 )
 
-// A Config describes the architecture of a model.
+// A Config describes a model, its training bound, and the initial values of its flow.
 type Config struct {
 	Kind      string `json:"model"`     // "vae" or "hvae"
 	K         int    `json:"K"`         // number of leapfrog steps; 0 for a VAE

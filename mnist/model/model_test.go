@@ -290,8 +290,8 @@ func TestFloat32AgreesWithFloat64(t *testing.T) {
 }
 
 // For ℓ = 64, a forward pass of one image takes e = 1,146,256 multiply-adds in the encoder and d = 1,117,456 in the
-// decoder. The first convolution takes c = 71,824 of the multiply-adds in the encoder. A training step takes 3e − c +
-// 3d for a VAE and 3e − c + 6(K + 1)d for an HVAE.
+// decoder. The first convolution takes c = 71,824 of the encoder's multiply-adds. A training step takes 3e − c + 3d for
+// a VAE and 3e − c + 6(K + 1)d for an HVAE.
 func TestStepCostCountsEveryMultiplyAdd(t *testing.T) {
 	for _, c := range []struct{ k, cost int }{{0, 6_719_312}, {1, 16_776_416}, {5, 43_595_360}, {20, 144_166_400}} {
 		if got := (Config{K: c.k, Latent: 64}).StepCost(); got != c.cost {
@@ -484,8 +484,8 @@ func TestSampleDoesNotChangeAfterAnotherDraw(t *testing.T) {
 	}
 }
 
-// With each kind of tempering, s·Π α_k must be 1 at first. Free and untied tempering start at α_k = 0.9, and fixed
-// tempering starts at 1/√β₀ = √1.5.
+// Initially, s·Π α_k must be 1 for each kind of tempering. Free and untied tempering must start at α_k = 0.9, and fixed
+// tempering must start at 1/√β₀ = √1.5.
 func TestTemperingStartsTied(t *testing.T) {
 	for tempering, alpha := range map[string]float64{"fixed": 1 / math.Sqrt(1.5), "free": 0.729, "untied": 0.729} {
 		f := FlowOf(NewParams[float32](Config{Kind: "hvae", K: 3, Tempering: tempering, Latent: 2}, 0, 1))

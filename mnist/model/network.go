@@ -149,9 +149,9 @@ func repeat[T linalg.Float](v *ad.Var[T], L int) *ad.Var[T] {
 	return ad.Reshape(ad.BroadcastTo(ad.Reshape(v, elements, 1), elements, L), v.Rows(), v.Cols()*L)
 }
 
-// Draw runs Algorithm 1 for images x [784×B], the results mean and std [ℓ×B] of Encode, and noise ε and γ₀
-// [ℓ×B]. If x, mean and std have a single column, Draw uses it for all columns of the noise. The
-// LogEstimate of the result is log p̂_θ(x), where p̂_θ(x) = p_θ(x, z₀)/q(z₀|x) for a VAE.
+// Draw runs Algorithm 1 for images x [784×B], with mean and std [ℓ×B] from Encode, and with the noise ε and γ₀ [ℓ×B].
+// If x, mean and std have a single column, Draw uses it for all columns of the noise. The LogEstimate of the result is
+// log p̂_θ(x), where p̂_θ(x) = p_θ(x, z₀)/q(z₀|x) for a VAE.
 func (n *Network[T]) Draw(x, mean, std, epsilon, gamma0 *ad.Var[T]) hvae.Sample[T] {
 	return hvae.HIS(n.Flow(x), hvae.DiagonalNormal[T]{Mean: mean, SD: std}, epsilon, gamma0)
 }
