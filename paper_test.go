@@ -2109,8 +2109,8 @@ type report struct {
 	command   string // the command that checks the statement, if this takes too long for a test
 }
 
-// A measurement is a measured quantity in one case. If there are several cases, a report keeps the case that is
-// nearest to failing.
+// A measurement is a measured value and the value that is expected. If a check measures several values, a report keeps
+// the one that is nearest to failing.
 type measurement struct {
 	quantity, where string
 	columns         string  // measured, relation, expected and deviation

@@ -19,7 +19,7 @@ const (
 	line       = 64 / 4  // float32 elements in a cache line; each matrix starts on a new cache line
 )
 
-// rewind returns r to the earlier state start and discards the variables added since then.
+// rewind restores the earlier state start of r and discards the variables added since then.
 func (r *record[T]) rewind(start *record[T]) { r.n, r.next, r.free = start.n, start.next, start.free }
 
 // variable returns a new constant that belongs to tape t and is stored in r. The caller must set its Value.

@@ -47,7 +47,7 @@ func gaussianStep(b *testing.B, name string, d int) {
 	})
 }
 
-// repeat measures the calls of step after the first two, which allocate memory.
+// repeat measures calls to step. It does not measure the first two calls, because they allocate memory.
 func repeat(b *testing.B, step func() error) {
 	for range 2 {
 		step()

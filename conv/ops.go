@@ -34,8 +34,8 @@ type form[T linalg.Float] [3]*ad.Var[T]
 // Positions of the variables in a form.
 const output, weights, input = 0, 1, 2
 
-// gradient returns the gradient of the form f with respect to the variable at the given position, plus the bias, which
-// may be nil. It does not read that variable.
+// gradient returns the gradient of f with respect to its variable at the given position, and adds the bias unless it is
+// nil. It does not read the value of that variable.
 func gradient[T linalg.Float](t *ad.Tape[T], g *Geometry, position int, f form[T], bias *ad.Var[T]) (y *ad.Var[T]) {
 	var b linalg.Matrix[T]
 	if bias != nil {

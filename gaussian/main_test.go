@@ -199,7 +199,8 @@ func TestInterruptWhileDatasetsAreDrawn(t *testing.T) {
 	}
 }
 
-// A countingWriter counts the calls of Write. Each call also calls the function then, if it is set, and returns err.
+// A countingWriter counts calls to Write. After each call, it calls the function in the field then, unless it is nil,
+// and returns err.
 type countingWriter struct {
 	writes int
 	then   func()

@@ -6,8 +6,8 @@ import (
 	"hvae/gaussian/model"
 )
 
-// table returns the text to print for the last element of rows. The text begins with a header if this is the first row
-// of its dimension, and ends with the maximum-likelihood estimate if this is the last row of its dimension.
+// table returns the text to print for the last element of rows. If this is the first row for its dimension d, the text
+// begins with a header. If it is the last row for d, the text ends with the maximum-likelihood estimate.
 func (o options) table(rows []model.Outcome) (lines string) {
 	errors := func(sum, se float64) string {
 		if se == 0 { // a single dataset

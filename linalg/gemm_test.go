@@ -69,8 +69,9 @@ func testProducts[T Float](t *testing.T) {
 	check(40, 51, 391) // several blocks of terms
 }
 
-// AddMatMulTB must add the complete sum to dst at once. Above 2⁵³, consecutive float64 numbers differ by 2, so 2⁵³ +
-// 400/256 is rounded to 2⁵³ + 2. If blocks of 192 terms (192/256) were added separately, dst would remain 2⁵³.
+// AddMatMulTB must add the complete sum to dst at once. Here the sum has 400 terms of 1/256. Above 2⁵³, consecutive
+// float64 numbers differ by 2, so 2⁵³ + 400/256 is rounded to 2⁵³ + 2. If the sums of blocks of 192 terms were added
+// one after the other, each would be less than 1, and dst would remain 2⁵³.
 func TestAddMatMulTBAddsTheCompleteSum(t *testing.T) {
 	const terms = 2*kBlock + 16
 	dst, a, b := New[float64](1, 1), New[float64](1, terms), New[float64](1, terms)

@@ -32,8 +32,8 @@ type point struct{ x, y float64 }
 
 func (p point) shown() bool { return finite(p.x) && finite(p.y) }
 
-// addCurves adds a curve, still without points, for each series of each panel. It returns the curves that the legend
-// lists. Open and filled markers alternate, so that two markers at the same position are both visible.
+// addCurves adds a curve for each series of each panel. The curves have no points yet. It returns the curves that the
+// legend lists. Open and filled markers alternate, so that two markers at the same position are both visible.
 func addCurves(panels []panel) (legend []curve) {
 	lines, points, labelled := 0, 0, map[string]curve{}
 	for i := range panels {

@@ -35,7 +35,8 @@ func (o *Outcome) numbers() [][2]*float64 {
 	}
 }
 
-// Average returns the mean outcome of a method over several datasets, with standard errors. The seconds are added up.
+// Average returns the mean outcome of a method over several datasets, with standard errors. Running times are summed,
+// not averaged.
 func Average(outcomes []Outcome) Outcome {
 	mean := Outcome{Run: Run{Method: outcomes[0].Method, Dims: outcomes[0].Dims}, Datasets: len(outcomes)}
 	for i, number := range mean.numbers() {

@@ -11,7 +11,8 @@ import (
 )
 
 // TestTarget checks a target at the given points z [ℓ], or by default at three points near the origin, for ℓ = dims.
-// The function bind returns the target on a tape. TestTarget returns an error unless all these conditions hold:
+// The function bind returns the target on a tape. TestTarget returns an error unless the target satisfies these
+// conditions:
 //   - log p(x, z) must be [1×B], and each column must depend only on the same column of z.
 //   - The gradients of U and, for a random vector v, of vᵀ∇U must agree with numerical differentiation. Training needs
 //     the gradient of vᵀ∇U, so a ClosedForm must compute ∇U with operations on the tape.

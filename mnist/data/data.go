@@ -43,8 +43,8 @@ type Set struct {
 	Folder      string // absolute path of the files, or Synthetic
 }
 
-// SHA256 returns the SHA-256 hash, in hexadecimal, of the decompressed training file followed by the
-// decompressed test file. This command prints the same digits:
+// SHA256 returns the SHA-256 hash, in hexadecimal, of the decompressed training file followed by the decompressed test
+// file. This command prints the same hash:
 //
 //	zcat train-images-idx3-ubyte.gz t10k-images-idx3-ubyte.gz | sha256sum
 func (s Set) SHA256() string { return digest(s.Train, s.Test) }

@@ -133,7 +133,7 @@ func (p Param[T]) tensor(prefix string, data []T) safetensors.Tensor {
 	return t
 }
 
-// restore is the inverse of tensor. It copies the tensor with the name prefix + p.Name from f to data.
+// restore is the inverse of the method tensor. It copies the tensor with the name prefix + p.Name from f to data.
 func (p Param[T]) restore(f safetensors.File, prefix string, data []T) {
 	t, _ := f.Tensor(prefix + p.Name)
 	for i, at := range p.Order() {

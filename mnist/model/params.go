@@ -48,8 +48,8 @@ func specs(c Config) (all []spec) {
 		add(name+".weight", weights, 0, spread(in, out), out, in)
 		add(name+".bias", biases, 0, 0, out)
 	}
-	// PyTorch's weights have the shape (out, in, 5, 5) for a convolution and (in, out, 5, 5) for a
-	// transposed convolution, so the shape is the same for a convolution g and its transpose.
+	// PyTorch's weights have the shape (out, in, 5, 5) for a convolution and (in, out, 5, 5) for a transposed
+	// convolution. The transpose of a convolution g exchanges in and out, so both have weights of the same shape.
 	convolution := func(name string, g conv.Geometry, channels int) {
 		// The matrix is [(ky, kx, b) × a] for a tensor (a, b, ky, kx), where a and b are channels.
 		kernel := layout{[3]int{g.OutC, g.InC, g.KernelH * g.KernelW}, 0, 2}

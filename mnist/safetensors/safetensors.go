@@ -68,8 +68,8 @@ type entry struct {
 	Offsets [2]int `json:"data_offsets"` // begin and end of the tensor, in bytes after the header
 }
 
-// Encode returns the bytes of the file, which are the same for equal Files. In these bytes, the metadata contain the
-// digest, but f.Metadata is unchanged. The number of elements of each tensor must match its shape.
+// Encode returns the encoded file. Equal Files have equal encodings. The encoded metadata contain the digest, but
+// Encode does not change f.Metadata. The number of elements of each tensor must match its shape.
 func (f File) Encode() []byte {
 	var data, entries []byte
 	for _, t := range f.Tensors {

@@ -63,9 +63,9 @@ func randomContraction[T Float](rng *rand.Rand, rows, cols, steps, groups int) C
 	return c
 }
 
-// TestContractionsMatchTheirDefinition checks contractions whose sizes are close to multiples of tile and
-// vector sizes. The results must equal their definition bit for bit. With SIMD in float32, the definition uses fused
-// multiply-adds. Elements of c.C outside the matrices C_g must not change.
+// TestContractionsMatchTheirDefinition checks contractions whose sizes are close to multiples of tile and vector sizes.
+// The results must be bit-identical to those of the definition, which uses fused multiply-adds for float32 with SIMD.
+// Elements of c.C outside the matrices C_g must not change.
 func TestContractionsMatchTheirDefinition(t *testing.T) {
 	OnEachLevel(func(name string) {
 		t.Run(name, func(t *testing.T) {
