@@ -1424,7 +1424,7 @@ func figure1b(t *report) {
 	}
 }
 
-// figure1 returns one value of our stored results for dimension d. The field "err" is the mean of ‖θ − θ̂‖² over ten
+// figure1 returns one value from our stored results for dimension d. The field "err" is the mean of ‖θ − θ̂‖² over ten
 // datasets, "err_se" is its standard error, and "delta_err" and "sigma_err" are its parts for Δ and σ.
 func figure1(t *report, d float64, method, field string) float64 {
 	b, err := os.ReadFile("gaussian/results/figure1.jsonl")
@@ -1473,9 +1473,9 @@ var section42 = section{"4.2", "Generative Model for MNIST", []statement{
 //
 //	log p(x|z) = Σ_j x_j log π_j + (1 − x_j) log(1 − π_j),   π = sigmoid(a),
 //
-// where the vector a contains the logits of the pixels. The paper: "each pixel in the image x_i is conditionally
-// independent given the latent variable". The formula must also hold for logits ±900, for which π_j rounds to 0 or 1 in
-// float64.
+// where the vector a contains the logits of the pixels. The paper says that "each pixel in the image x_i is
+// conditionally independent given the latent variable". The formula must also hold for logits ±900, for which π_j
+// rounds to 0 or 1 in float64.
 func bernoulliPixels(t *report) {
 	var tp tape
 	x, a := []float64{1, 0, 1, 0, 1, 0, 1, 0}, []float64{0.3, 0.3, -4, -4, 900, 900, -900, -900}

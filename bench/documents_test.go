@@ -90,7 +90,7 @@ func TestREADMEMatchesTheMeasurements(t *testing.T) {
 	if !ok {
 		t.Fatal("results/zen4.txt contains no measurements of plain Go")
 	}
-	// spread returns the smallest and the median of the numbers in text that match the group in pattern.
+	// spread returns the minimum and the median of all numbers in text that the group in pattern captures.
 	spread := func(text, pattern string) (least, median float64) {
 		t.Helper()
 		var all []float64

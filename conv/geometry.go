@@ -65,8 +65,8 @@ func (g *Geometry) Out() int { return g.OutH * g.OutW * g.OutC }
 // [Taps×OutC]. Row (ky·KernelW + kx)·InC + c holds the weights of tap (ky, kx) for input channel c.
 func (g *Geometry) Taps() int { return g.KernelH * g.KernelW * g.InC }
 
-// MultiplyAdds returns the number of multiply-adds for one image in Conv, Transpose or WeightGradient. The
-// operations skip taps on padding, so these taps do not count.
+// MultiplyAdds returns the number of multiply-adds for one image in Conv, Transpose or WeightGradient. The operations
+// skip taps that fall on padding, so these taps do not count.
 func (g *Geometry) MultiplyAdds() int {
 	return g.vertical().connections() * g.horizontal().connections() * g.InC * g.OutC
 }
@@ -96,13 +96,13 @@ type axis struct{ in, out, kernel, stride, pad int }
 func (g *Geometry) vertical() axis   { return axis{g.InH, g.OutH, g.KernelH, g.Stride, g.PadTop} }
 func (g *Geometry) horizontal() axis { return axis{g.InW, g.OutW, g.KernelW, g.Stride, g.PadLeft} }
 
-// taps returns the range [first, last) of the taps of output pixel o that are not on padding.
+// taps returns the range [first, last) of the taps of output pixel o that fall on an input pixel, not on padding.
 func (a axis) taps(o int) (first, last int) {
 	start := o*a.stride - a.pad
 	return max(0, -start), min(a.kernel, a.in-start)
 }
 
-// connections returns the number of taps that are not on padding, summed over all output pixels.
+// connections returns the number of taps that do not fall on padding, summed over all output pixels.
 func (a axis) connections() (n int) {
 	for o := range a.out {
 		first, last := a.taps(o)

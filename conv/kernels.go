@@ -6,12 +6,12 @@ import (
 	"hvae/linalg"
 )
 
-// The functions in this file compute the values of the operations. They skip taps on padding. A run is a sequence of
-// pixels with the same taps. One linalg.Contraction computes all pixels of a run, because they use the same weights.
-// The drawing shows a row of output pixels, for a kernel with three columns and stride 2:
+// The functions in this file compute the values of the operations. They skip taps that fall on padding. A run is a
+// sequence of pixels with the same taps. One linalg.Contraction computes all pixels of a run, because they use the same
+// weights. The drawing shows a row of output pixels, for a kernel with three columns and stride 2:
 //
 //	 pad 0  1  2  3  4  5  6  7      input columns
-//	 [=======]                       output 0: taps 1 and 2, because tap 0 is on padding
+//	 [=======]                       output 0: taps 1 and 2, because tap 0 falls on padding
 //	       [=======]                 output 1: all taps  ⎫
 //	             [=======]           output 2: all taps  ⎬ a run
 //	                   [=======]     output 3: all taps  ⎭

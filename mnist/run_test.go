@@ -185,7 +185,7 @@ func TestAStateOfAnotherRunIsRefused(t *testing.T) {
 	}
 	refused(t, older, resume(older), metricsFile, " is not from the same run as "+stateFile)
 	refused(t, mixed, resume(mixed, "-epochs", "9"), modelFile, "is not from the same run as "+stateFile)
-	// A state that is older than the metrics must be refused, because epochs would be lost.
+	// A state that is older than the metrics must be refused, because a run that resumes from it would lose epochs.
 	first := t.TempDir()
 	mustRun(t, tiny(first)...)
 	state := read(t, first, stateFile)

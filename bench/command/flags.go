@@ -14,7 +14,7 @@ import (
 // command line.
 type Flags struct{ *flag.FlagSet }
 
-// NewFlags returns a set of flags that contains only -h.
+// NewFlags returns a flag set that defines only -h.
 func NewFlags() *Flags {
 	f := &Flags{flag.NewFlagSet("", flag.ContinueOnError)}
 	f.SetOutput(io.Discard) // Program.Run prints the error

@@ -35,7 +35,7 @@ func streams(purpose string) func(index ...int) *rand.Rand {
 	return func(index ...int) *rand.Rand { return random.Stream(1, purpose, index...) }
 }
 
-// Step sizes must not be tuned on the evaluated images, because the bounds would be biased. In this test, validation
+// Step sizes must not be tuned on the evaluated images, because this would bias the bounds. In this test, validation
 // images are white and test images are black.
 func TestStepSizesAreTunedOnValidationImages(t *testing.T) {
 	set := data.Set{

@@ -83,7 +83,7 @@ decoder.deconv3.bias [1]
 }
 
 func TestInitialParametersHaveTheDocumentedDistribution(t *testing.T) {
-	// sizes holds n_in + n_out for each layer. The weights must have the variance 1/(n_in + n_out).
+	// sizes holds n_in + n_out for each layer. The variance of the weights must be 1/(n_in + n_out).
 	sizes := map[string]int{
 		"encoder.conv1": 784 + 3136, "encoder.conv2": 3136 + 1568, "encoder.conv3": 1568 + 512,
 		"encoder.hidden": 512 + 450, "encoder.mean": 450 + 64, "encoder.std": 450 + 64,
