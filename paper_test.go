@@ -162,8 +162,8 @@ func standardFramework(t *report) {
 //
 //	p̂(x) = 1/L Σᵢ p(x, zᵢ)/q(zᵢ|x),   Var p̂ = Var(p/q)/L.
 //
-// The paper: "|L_ELBO(θ, φ; x) − L(θ; x)| decreases as the variance of p̂(x) decreases". The weights p/q are 64,000
-// draws of p̂(x) from Algorithm 1 with K = 2 and fixed tempering. The same draws are used for every L, so the
+// The paper says: "|L_ELBO(θ, φ; x) − L(θ; x)| decreases as the variance of p̂(x) decreases". The weights p/q are
+// 64,000 draws of p̂(x) from Algorithm 1 with K = 2 and fixed tempering. The same draws are used for every L, so the
 // differences between the bounds have small standard errors. The bound for L = 64 agrees with log p(x) up to noise.
 // hvae.ImportanceEstimate must return the logarithm of the mean weight and the standard error of this logarithm.
 func importanceWeighting(t *report) {
@@ -230,11 +230,11 @@ func gradientVariance(t *report) {
 	}
 }
 
-// gradientIsUnbiased checks E[∇ log p̂(x)] = ∇ L_ELBO(θ, φ; x). The paper: "we only require an unbiased estimator" of
-// the gradient, "given by ∇ log p̂(x) if the reparameterization trick is used". The target is the Gaussian model with 8
-// points in one dimension, and q⁰ = N(μ, s²). The check computes 3000 gradients of Sample.ELBO, each from 10 draws.
-// Sample.ELBO has the same gradient as log p̂ (see sameGradient). The expected gradient is the numerical derivative of
-// the ELBO in closed form, log p(D) − affineGap.
+// gradientIsUnbiased checks E[∇ log p̂(x)] = ∇ L_ELBO(θ, φ; x). The paper says: "we only require an unbiased estimator"
+// of the gradient, "given by ∇ log p̂(x) if the reparameterization trick is used". The target is the Gaussian model
+// with 8 points in one dimension, and q⁰ = N(μ, s²). The check computes 3000 gradients of Sample.ELBO, each from 10
+// draws. Sample.ELBO has the same gradient as log p̂ (see sameGradient). The expected gradient is the numerical
+// derivative of the ELBO in closed form, log p(D) − affineGap.
 func gradientIsUnbiased(t *report) {
 	_, data, theta := points(1, 8)
 	start := []float64{theta.Delta[0], math.Log(theta.Sigma[0]), 0.1, -0.3, 0.8, math.Log(0.6)}
@@ -382,8 +382,8 @@ func reverseKernels(t *report) {
 //
 //	p^k(z|x) ∝ q⁰(z)^{1−β_k} p(x, z)^{β_k}
 //
-// invariant and is reversible. The paper: "If K is μ-reversible then K_rev = K". The target is hvaetest.Quadratic, so
-// p^k is normal. The check draws z ~ p^k, and the kernel moves z to z′. Then E[f(z′)] = E[f(z)] and E[f(z)g(z′)] =
+// invariant and is reversible. The paper says: "If K is μ-reversible then K_rev = K". The target is hvaetest.Quadratic,
+// so p^k is normal. The check draws z ~ p^k, and the kernel moves z to z′. Then E[f(z′)] = E[f(z)] and E[f(z)g(z′)] =
 // E[f(z′)g(z)] must hold for several functions f and g. The kernel must also move z far enough that a mistake would
 // change these means.
 func aisKernels(t *report) {
@@ -741,8 +741,8 @@ func leapfrogStep(t *report) {
 	t.near(hvaetest.Determinant(hvaetest.Jacobian(step, phasePoint)), 1, 1e-9, "det of a leapfrog step")
 }
 
-// inverseTemperatures checks α_k = √(β_{k−1}/β_k) and 0 < β₀ < β₁ < … < β_K = 1 for fixed and free tempering. The
-// paper: "we multiply the momentum output of each leapfrog step by α_k ∈ (0, 1)". In fixed tempering,
+// inverseTemperatures checks α_k = √(β_{k−1}/β_k) and 0 < β₀ < β₁ < … < β_K = 1 for fixed and free tempering. The paper
+// says: "we multiply the momentum output of each leapfrog step by α_k ∈ (0, 1)". In fixed tempering,
 //
 //	√β_k = ((1 − 1/√β₀)·k²/K² + 1/√β₀)⁻¹.
 //
@@ -775,8 +775,8 @@ func inverseTemperatures(t *report) {
 	}
 }
 
-// leapfrogThenCooling checks that Φ^k applies equations 7 to 9 and then the cooling ρ_k = α_k ρ′. The
-// paper: "We obtain Φ^k by composing the leapfrog integrator with the cooling operation". Therefore
+// leapfrogThenCooling checks that Φ^k applies equations 7 to 9 and then the cooling ρ_k = α_k ρ′. The paper says: "We
+// obtain Φ^k by composing the leapfrog integrator with the cooling operation". Therefore
 //
 //	|det ∇Φ^k| = α_k^ℓ = (β_{k−1}/β_k)^{ℓ/2},   Π_k |det ∇Φ^k| = β₀^{ℓ/2}.
 //
@@ -1341,10 +1341,10 @@ func planarFlow(t *report) {
 	}
 }
 
-// parameters checks the numbers of parameters of the three methods: "φ ∈ R^{d+1}" for the HVAE (ε and β₀), φ_N = {u,
-// v, b} "∈ R^{2d+1}" for the planar flow, "with the same flow parameters across iterations", and φ_V = {μ_Z, Σ_Z} for
-// VB. The paper: "We constrain each of the leapfrog step sizes such that ε_j ∈ (0, ξ)". So ε_j = ξ·sigmoid(logit)
-// with ξ = ½ must increase with the logit from 0 to ξ.
+// parameters checks the numbers of parameters of the three methods: "φ ∈ R^{d+1}" for the HVAE (ε and β₀), φ_N = {u, v,
+// b} "∈ R^{2d+1}" for the planar flow, "with the same flow parameters across iterations", and φ_V = {μ_Z, Σ_Z} for VB.
+// The paper says: "We constrain each of the leapfrog step sizes such that ε_j ∈ (0, ξ)". So ε_j = ξ·sigmoid(logit) with
+// ξ = ½ must increase with the logit from 0 to ξ.
 func parameters(t *report) {
 	const d, xi = 3, 0.5
 	_, data, _ := points(d, 10)
