@@ -97,10 +97,10 @@ func BenchmarkTrainStep(b *testing.B) {
 	}
 }
 
-// BenchmarkTrainStepRecompute measures one optimiser step on all cores with batch size 100 and with
-// -recompute, which makes memory use nearly independent of K. The reported rate in GFLOP/s excludes
-// recomputed operations. Tempering is fixed, because a free schedule with K = 100 starts at a very high
-// temperature, at which all logits exceed 90 in magnitude. Such logits are not typical of training.
+// BenchmarkTrainStepRecompute measures one optimiser step on all cores with batch size 100 and with -recompute, which
+// makes memory use nearly independent of K. The reported rate in GFLOP/s excludes recomputed operations. Tempering is
+// fixed, because free tempering with K = 100 starts at a very high temperature, at which all logits exceed 90 in
+// magnitude. Such logits are not typical of training.
 func BenchmarkTrainStepRecompute(b *testing.B) {
 	for _, K := range []int{1, 5, 10, 20, 100} {
 		c := hvaeOf(K)

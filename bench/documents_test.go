@@ -26,7 +26,8 @@ func read(t *testing.T, name string) string {
 }
 
 // fileName matches names of files and folders that must exist: targets of relative links, paths that begin with a
-// folder of the repository, names of Go files, and names of folders in backquotes. Output files need not exist.
+// folder of the repository, names of Go files, and names of folders in backquotes. It does not match other names, such
+// as those of output files, which need not exist.
 var fileName = regexp.MustCompile(`\]\(([^):#]+)[)#]` +
 	`|(?:^|[^\w./-])((?:\.ci|ad|bench|conv|gaussian|hvae|linalg|mnist)/[\w./-]*\w)` +
 	`|\b(\w+\.go)\b` +
@@ -90,7 +91,7 @@ func TestREADMEMatchesTheMeasurements(t *testing.T) {
 	if !ok {
 		t.Fatal("results/zen4.txt contains no measurements of plain Go")
 	}
-	// spread returns the minimum and the median of all numbers in text that the group in pattern captures.
+	// spread returns the minimum and the median of the numbers that the capturing group of pattern matches in text.
 	spread := func(text, pattern string) (least, median float64) {
 		t.Helper()
 		var all []float64

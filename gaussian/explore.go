@@ -108,7 +108,7 @@ func newView(q url.Values) *view {
 	return v
 }
 
-// The mutex computing allows only one computation at a time, because a view with K = 256 needs about 50 MB of memory.
+// computing is locked during each computation, because a view with K = 256 needs about 50 MB of memory.
 var computing sync.Mutex
 
 // compute computes the row of numbers and the figures for the settings of v. The noise is the same for all settings, so

@@ -73,7 +73,8 @@ func gapChart(rows []model.Outcome) []byte {
 	return c.SVG()
 }
 
-// addPoint adds a point to the series with the given label, which it creates in the given style if necessary.
+// addPoint adds a point to the series with the given label and returns the series. If the chart has no such series,
+// addPoint creates it in the given style.
 func addPoint(c *plot.Chart, label string, style plot.Style, x, y float64) *plot.Series {
 	i := slices.IndexFunc(c.Series, func(s plot.Series) bool { return s.Label == label })
 	if i < 0 {

@@ -163,7 +163,7 @@ func TestDivergenceReturnsStatus1AndPrintsNoNaN(t *testing.T) {
 	}
 }
 
-// If the program is interrupted after the first row, or cannot print it, it must end all runs and write no figures.
+// If the program cannot print the first row or is interrupted afterwards, it must end all runs and write no figures.
 func TestNoFiguresAfterAnInterruptOrAWriteError(t *testing.T) {
 	for _, c := range []struct {
 		args      string
@@ -199,8 +199,8 @@ func TestInterruptWhileDatasetsAreDrawn(t *testing.T) {
 	}
 }
 
-// A countingWriter counts calls to Write. After each call, it calls the function in the field then, unless it is nil,
-// and returns err.
+// A countingWriter counts calls to Write. Each call runs the function in the field named then, if it is not nil, and
+// returns err.
 type countingWriter struct {
 	writes int
 	then   func()

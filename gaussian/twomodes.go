@@ -93,8 +93,8 @@ func temperingChart(rows []modeRow) []byte {
 
 // drawPaths returns an SVG figure of three paths of Algorithm 1 on the target with two modes, and of the energies along
 // the paths. It has a column for each of the first three settings. Path j has the same z₀ and γ₀ in each column. The
-// figure considers only draws that start on the left and whose energy without tempering never exceeds the barrier.
-// Paths 1 and 2 are the first two of them that change mode with fixed tempering, and path 3 is the first that does not.
+// candidates are the draws that start on the left and whose energy without tempering never exceeds the barrier. Paths 1
+// and 2 are the first two candidates that change mode with fixed tempering, and path 3 is the first that does not.
 func drawPaths(seed uint64) []byte {
 	const K, draws = 64, 500
 	var all [3][]model.TwoModesDraw
@@ -149,7 +149,7 @@ func pathCharts(draws []model.TwoModesDraw, title, energyTitle string) (plane, e
 }
 
 // contours returns the lines where the potential is 2, 6, 10 and 14 nats above its minimum. Because the modes hardly
-// overlap, these are circles around the modes (±3, 0) with the radii s√(2·2), …, s√(2·14), where s = ½.
+// overlap, these are very nearly circles around the modes (±3, 0) with the radii s√(2·2), …, s√(2·14), where s = ½.
 func contours() plot.Series {
 	s := plot.Series{Label: "U − min U = 2, 6, 10, 14 nats", Style: plot.Thin}
 	for i := range 8 {

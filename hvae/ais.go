@@ -31,15 +31,15 @@ type AIS[T linalg.Float] struct {
 
 // Forward starts the chains at draws from q⁰ and runs them. It returns their last states and their estimates log
 // p̂_θ(x) [B]. The expectation of log p̂_θ(x) is at most log p_θ(x). Chain j uses the random numbers of streams[j].
-// Forward, Reverse and Tune test ctx before each kernel and return its error if it is done.
+// Before each kernel, Forward, Reverse and Tune test ctx. If ctx is done, they return ctx.Err().
 func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (end *Particles[T], logEstimates []float64, err error) {
 	return a.run(ctx, a.start(streams), streams, func(i int) int { return i })
 }
 
 // Reverse runs the chains backwards from exact draws z [ℓ×B] from the posterior p_θ(z|x). It returns their last states
 // and their estimates log p̂_θ(x) [B]. Because E[1/p̂_θ(x)] = 1/p_θ(x), the expectation of log p̂_θ(x) is at least log
-// p_θ(x) (bidirectional Monte Carlo: Grosse, Ghahramani and Adams, 2015). If z ~ p_θ(z) and then x ~ p_θ(x|z) are
-// simulated, z is such a draw.
+// p_θ(x) (bidirectional Monte Carlo: Grosse, Ghahramani and Adams, 2015). If x is simulated by drawing z ~ p_θ(z) and
+// then x ~ p_θ(x|z), this z is an exact draw from p_θ(z|x).
 func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand) (end *Particles[T], logEstimates []float64, err error) {
 	return a.run(ctx, a.At(z.Clone()), streams, func(i int) int { return a.Steps - i })
 }
@@ -62,9 +62,9 @@ func (a *AIS[T]) run(ctx context.Context, p *Particles[T], streams []*rand.Rand,
 	return p, logEstimates, nil
 }
 
-// Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011, section 4.4). Each pass
-// runs all kernels once and adjusts their step sizes. One pass is enough for large K. Use other streams in Forward and
-// Reverse; with the same streams, their estimates would be biased.
+// Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011, section 4.4). Each
+// pass runs all kernels once and adjusts their step sizes. One pass is enough for large K. Pass different streams to
+// Forward and Reverse: with the streams of Tune, their estimates would be biased.
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
 	tuned := *a

@@ -127,7 +127,7 @@ func TestTunedKernelsAcceptTwoThirdsOfProposals(t *testing.T) {
 	}
 }
 
-// cliff is a target with p(x, z) = N(z | 0, 1) for z < 1. For z ≥ 1, log p(x, z) is the constant beyond.
+// cliff is a target with p(x, z) = N(z | 0, 1) for z < 1. For z ≥ 1, log p(x, z) is the field beyond.
 type cliff struct{ beyond float64 }
 
 func (c cliff) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -189,8 +189,8 @@ func TestCancelledAISReturnsAnError(t *testing.T) {
 			}
 			return hvaetest.Bimodal
 		}
-		// Without cancellation, the methods evaluate the target 28 or 56 times. The context is cancelled while a kernel
-		// runs. This kernel takes three leapfrog steps and must be the last.
+		// Without cancellation, the methods evaluate the target 28 or 56 times. Evaluation 5 cancels the context within
+		// the second kernel. This kernel ends with evaluation 7 and must be the last.
 		if err := run(ctx, a); err != context.Canceled || evaluations > 7 {
 			t.Errorf("after cancellation, %s evaluates the target %d times and returns the error %v; want at most 7 and context.Canceled", name, evaluations, err)
 		}

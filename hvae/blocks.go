@@ -15,7 +15,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// A Block is a part of a batch. A batch is a list of numbers of columns, for example of columns in a matrix of
+// A Block is a part of a batch. A batch is a list of column numbers, for example of columns in a matrix of
 // observations. The B columns of a block are computed on one tape.
 type Block[T linalg.Float] struct {
 	Tape   *ad.Tape[T]

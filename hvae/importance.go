@@ -15,9 +15,9 @@ type Evidence struct {
 	// TailShape is the shape k̂ of a generalised Pareto distribution that is fitted to the tail. The tail consists of
 	// the largest min(L/5, 3√L) values p̂ᵢ. For k̂ > ½, p̂ has infinite variance and StandardError is too small. For k̂
 	// > 0.7, no practical L suffices (Vehtari et al., Pareto smoothed importance sampling, 2024). TailShape is +Inf if
-	// more than a quarter of the tail is smaller than the largest p̂ᵢ by a factor of e⁷⁰⁰. It is NaN if the tail has
-	// fewer than five values, or if at least a quarter of them equal the largest value below the tail, up to a rounding
-	// error relative to the largest p̂ᵢ.
+	// the first quartile of the tail is smaller than the largest p̂ᵢ by more than a factor of e⁷⁰⁰. It is NaN if the
+	// tail has fewer than five values, or if the first quartile of the tail equals the largest value below the tail, up
+	// to a rounding error relative to the largest p̂ᵢ.
 	TailShape float64
 }
 

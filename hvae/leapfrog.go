@@ -53,8 +53,8 @@ func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state
 	return s
 }
 
-// recomputed returns leapfrog(target, e, s), but the tape keeps only one matrix for the step. Its rows are z, ρ and
-// ∇U(z), each with n = ℓ rows, and log p_θ(x, z), with one row.
+// recomputed returns leapfrog(target, e, s), but the tape keeps only one matrix for the step. This matrix stacks z, ρ
+// and ∇U(z), with n = ℓ rows each, and log p_θ(x, z), with one row.
 func recomputed[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state[T] {
 	y, n := ad.Recomputed(func(v []*ad.Var[T]) *ad.Var[T] {
 		s := leapfrog(target, stepSize[T]{v[3], v[4]}, state[T]{Phase[T]{v[0], v[1]}, v[2], nil})
@@ -75,7 +75,7 @@ func (s state[T]) logJointOf(target Target[T]) *ad.Var[T] {
 // A stepSize holds ε and −ε/2, each [ℓ×1].
 type stepSize[T linalg.Float] struct{ epsilon, minusHalf *ad.Var[T] }
 
-// stepSizeOf returns the step size of step k, from 1 to K. It panics unless epsilon is [1×ℓ] or [K×ℓ] for z [ℓ×B].
+// stepSizeOf returns the step size of step k, where 1 ≤ k ≤ K. It panics unless epsilon is [1×ℓ] or [K×ℓ] for z [ℓ×B].
 func stepSizeOf[T linalg.Float](epsilon *ad.Var[T], k, K int, z *ad.Var[T]) stepSize[T] {
 	require(epsilon != nil, "the step size is nil for K = %d steps; it must be [1×%d]", K, z.Rows())
 	rows := epsilon.Rows()

@@ -20,7 +20,7 @@ func TestAnotherModuleImportsThisOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	readme, folder := string(text), t.TempDir()
-	// cut returns the part of the README that starts with the text begin and stops before the text end.
+	// cut returns the part of the README from a line that starts with the string begin to just before the string end.
 	cut := func(begin, end string) string {
 		_, block, found := strings.Cut(readme, "\n"+begin)
 		block, _, closed := strings.Cut(block, end)

@@ -31,8 +31,8 @@ func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 //
 // It panics unless lo is finite and lo < hi. Use (0, 1) for α_k, (1, ∞) for 1/√β₀ and (0, ∞) for standard deviations.
 // For step sizes ε, use (0, s/2) and initial values of at most s/5, where s is the smallest standard deviation of the
-// posterior. If ε > 2/ω, where ω² is the largest curvature of the potential, leapfrog steps diverge, and the ELBO is a
-// number such as −1e15, without an error.
+// posterior. If ε > 2/ω, where ω² is the largest curvature of the potential, leapfrog steps diverge, and the ELBO
+// becomes a number such as −1e15, but no error is reported.
 func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 	require(lo < hi && !math.IsInf(lo, -1), "Constrain: the interval is (%v, %v); lo must be finite and less than hi", lo, hi)
 	var y *ad.Var[T]

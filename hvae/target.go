@@ -43,7 +43,7 @@ type ClosedForm[T linalg.Float] interface {
 }
 
 // PotentialGradient returns the gradient [ℓ×B] of the potential U_θ(z|x) = −log p_θ(x, z) with respect to z. For a
-// ClosedForm, logJoint is nil. For other targets, it is log p_θ(x, z) [1×B], which the function differentiates.
+// ClosedForm, logJoint is nil. For other targets, it is log p_θ(x, z) [1×B], which PotentialGradient differentiates.
 func PotentialGradient[T linalg.Float](target Target[T], z *ad.Var[T]) (gradU, logJoint *ad.Var[T]) {
 	if t, ok := target.(ClosedForm[T]); ok {
 		gradU = t.PotentialGradient(z)

@@ -68,8 +68,8 @@ func UntiedTempering[T linalg.Float](alpha, momentumSD *ad.Var[T]) Tempering[T] 
 	return Tempering[T]{alpha, momentumSD, true}
 }
 
-// mustBeFactors panics if an element of v is not in [smallest, largest]. It accepts NaN and, if smallest is 0, also 0.
-// These values occur if training diverges, and Trainer.Step then returns an error.
+// mustBeFactors panics if an element of v is less than smallest or greater than largest. Elements may therefore be NaN,
+// or 0 if smallest is 0. These values occur if training diverges, and Trainer.Step then returns an error.
 func mustBeFactors[T linalg.Float](function, name string, v *ad.Var[T], smallest, largest T) {
 	for _, x := range v.Value.Data {
 		if x < smallest || x > largest {
@@ -103,7 +103,7 @@ func (t Tempering[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	return ad.Add(sumOfLogs(t.momentumSD, dims), sumOfLogs(t.alpha, dims))
 }
 
-// sumOfLogs returns the sum of log v over rows and dimensions [1×1]. A single column holds for all dimensions.
+// sumOfLogs returns the sum of log v over rows and dimensions [1×1]. A single column of v counts dims times.
 func sumOfLogs[T linalg.Float](v *ad.Var[T], dims int) *ad.Var[T] {
 	return ad.Scale(ad.Sum(ad.Log(v)), T(dims)/T(v.Cols()))
 }

@@ -70,7 +70,7 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 	return t
 }
 
-// beginsIn reports whether the first element of p is an element of q.
+// beginsIn reports whether the first element of p has the same address as an element of q.
 func beginsIn[T linalg.Float](p, q *Param[T]) bool {
 	for i := range q.Value.Data {
 		if len(p.Value.Data) > 0 && &p.Value.Data[0] == &q.Value.Data[i] {

@@ -21,9 +21,9 @@ import (
 // ErrInUse is the error that Take returns if another process holds the lock.
 var ErrInUse = errors.New("in use by another process")
 
-// Take locks the named file in a folder, until the returned file is closed or the process ends. It creates
-// the file if necessary. The file is never removed, because otherwise one process could lock the removed
-// file, and another process a new file with the same name.
+// Take locks the named file in a folder, until the returned file is closed or the process ends. It creates the file if
+// necessary. The file is never removed, because otherwise one process could lock the removed file while another process
+// locks a new file with the same name.
 func Take(root *os.Root, name string) (*os.File, error) {
 	f, err := take(root, name, os.O_RDWR|os.O_CREATE) // on NFS, an exclusive lock requires a writable file
 	if err == ErrInUse {                              // a call of Held may hold the lock for a moment

@@ -23,9 +23,9 @@ type Line struct {
 	last time.Duration // time from start to the last update
 }
 
-// New returns a line that prints to w. The argument done is the fraction of the work that was finished
-// earlier, for example by an interrupted run. The estimate of the remaining time ignores this work. Each
-// update calls status with the time since the call to New and prints the result.
+// New returns a Line that prints to w. The argument done is the fraction of the work that was finished earlier, for
+// example by an interrupted run. The estimate of the remaining time ignores this work. Each update calls status with
+// the time since the call to New and prints the result.
 func New(w io.Writer, done float64, status func(elapsed time.Duration) string) *Line {
 	l := &Line{w: w, start: time.Now(), first: done, status: status}
 	if f, ok := w.(*os.File); ok && os.Getenv("TERM") != "dumb" {

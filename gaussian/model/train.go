@@ -12,8 +12,9 @@ import (
 	"hvae/linalg/random"
 )
 
-// NewTrainer returns a trainer that maximises the ELBO of m with RMSProp. Each element of a batch adds one draw of the
-// noise, which the seed determines. The values of the elements do not matter, because there is only one dataset.
+// NewTrainer returns a trainer that maximises the ELBO of m with RMSProp. A step on a batch of n elements averages the
+// ELBO over n draws of the noise, which depend on seed. The values of the elements are ignored, because there is only
+// one dataset.
 func NewTrainer(m *Method, rate float64, seed uint64) *hvae.Trainer[float64] {
 	t := hvae.NewTrainer(m.Params, hvae.RMSProp[float64]{Rate: rate}, func(b *hvae.Block[float64]) *ad.Var[float64] {
 		return ad.BroadcastTo(m.ELBO(b.Params, b.Noise(m.NoiseRows)), 1, len(b.Batch))
