@@ -55,7 +55,8 @@ func simulatedImage(c model.Checkpoint, seed uint64, run, i int) linalg.Matrix[f
 }
 
 // On any number of cores, the bounds that eval -method ais prints must agree with log p(x), which is computed here by
-// quadrature for the same images. Its other numbers must agree with each other and with the output of -method is.
+// quadrature for the same images. The other numbers that it prints must agree with each other and with the output of
+// '-method is'.
 func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 	set := digits(t)
 	for _, c := range []struct {

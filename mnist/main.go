@@ -82,8 +82,8 @@ func readCheckpoint(name string) (model.Checkpoint, error) {
 	return model.ReadCheckpoint(name)
 }
 
-// loadTestImages loads the images in a folder for a command that uses the first n test images. The argument flag is the
-// name of the flag that sets n. If the model was trained on another dataset, loadTestImages prints a note on stderr.
+// loadTestImages loads the images in a folder. If there are fewer than n test images, it returns an error that names
+// the given flag, which sets n. If the model was trained on another dataset, loadTestImages prints a note on stderr.
 func loadTestImages(ctx context.Context, folder string, c model.Checkpoint, n int, flag string, stderr io.Writer) (*data.Set, error) {
 	set, err := loadData(ctx, folder, stderr)
 	if err != nil {

@@ -180,7 +180,7 @@ func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64,
 	return elbo, nll, tails
 }
 
-// tensors reads a file and returns two maps: from the names of its tensors to their elements, and its metadata.
+// tensors returns the contents of a file: a map from the names of the tensors to their elements, and the metadata.
 func tensors(t *testing.T, elem ...string) (map[string][]float32, map[string]string) {
 	t.Helper()
 	f, err := safetensors.Decode(read(t, elem...))

@@ -150,7 +150,7 @@ func figure(rows []row) []byte {
 	return plot.Panels(2, charts...)
 }
 
-// differenceChart plots the difference from the VAE for each row. The function of returns the summary to plot.
+// differenceChart plots the difference from the VAE for each row r, taken from the summary of(r).
 func differenceChart(title, eps string, ks []float64, rows []row, of func(row) *summary) plot.Chart {
 	c := plot.Chart{Title: title, XLabel: "K", YLabel: "NLL minus the VAE's ± s.e. (nats)", XTicks: ks, Dodge: true, Width: 360, Height: 240}
 	if eps != "" {
@@ -179,8 +179,8 @@ func orZero(x eval.Number) float64 {
 	return float64(x)
 }
 
-// leastELBO is the smallest validation ELBO, in nats, in the figure of the function budget. The ELBOs of the first
-// epochs are far smaller and would compress the rest of the figure.
+// leastELBO is the smallest validation ELBO, in nats, in the figure that the function budget draws. The ELBOs of the
+// first epochs are far smaller and would compress the rest of the figure.
 const leastELBO = -120
 
 // budget plots the validation ELBO of each row against epochs (left) and against work (right). Lines are

@@ -80,7 +80,8 @@ func parseRow(name string) (model.Config, error) {
 }
 
 // plan returns a task for each row and seed. Tasks with the same seed are adjacent, so that rows can be compared before
-// all tasks are done. If rows is nil, plan uses the published rows. If seeds is nil, it uses the published seeds.
+// all tasks are done. If rows is nil, plan uses the published rows. If seeds is nil, it uses the first two published
+// seeds for each row, and the third only for published runs.
 func plan(rows []string, seeds []uint64) (tasks []task) {
 	const third = 98765 // the third seed, which only some published rows have
 	usual := seeds == nil
@@ -194,7 +195,8 @@ type evaluation struct {
 	SHA256   string          `json:"sha256,omitempty"` // digest of the other fields and of the metrics; older files lack it
 }
 
-// evaluation returns an evaluation without results. Its other fields follow from the protocol, task and metrics.
+// evaluation returns an evaluation without results. It sets only the fields that follow from the protocol, task and
+// metrics.
 func (t *table) evaluation(k task, metrics []model.Metrics) evaluation {
 	best := model.Best(metrics)
 	return evaluation{Run: k.Run, Data: t.Data, Epoch: best.Epoch, ValELBO: best.ValELBO, Images: t.Images, Samples: t.Samples, Seed: k.Seed}
@@ -246,7 +248,7 @@ func (r *result) print(w io.Writer, asJSON bool) {
 	fmt.Fprintf(w, "%s  epochs %d  ELBO %s  NLL %s\n", r.Run, r.Epochs, eval.PlusMinus(r.ELBO, r.ELBOSD), eval.PlusMinus(r.NLL, r.NLLSD))
 }
 
-// A status is the progress of a task. The flag -list prints it on one line.
+// A status is the progress of a task. With -list, the table command prints it on one line.
 type status struct {
 	Task   int    `json:"task"`
 	Run    string `json:"run"`

@@ -81,7 +81,7 @@ func newRun(s model.Settings, set data.Set, old *state) (*trainingRun, error) {
 // train trains until training has ended (see model.Ended) or ctx is done. After each epoch, it writes the state and
 // then the other files. If the folder does not match the run, it returns an error and writes nothing. It prints its
 // results to stdout and its progress to stderr, and ignores failures to print. If ctx is done, it returns an error that
-// ends with the text advice, which explains how to continue.
+// ends with the argument advice, a text that explains how to continue.
 func (r *trainingRun) train(ctx context.Context, f *folder, stdout, stderr io.Writer, advice string) error {
 	if err := r.check(f); err != nil {
 		return err
@@ -177,7 +177,7 @@ func (r *trainingRun) binariseOnce(x linalg.Matrix[float32], j, image int, _ *ra
 }
 
 // check returns an error if the folder contains files that the run must not replace. A new run must not replace any
-// file of a run. A resumed run may replace only its own metrics and model.
+// file of a run. A resumed run may replace the metrics and the model only if it has written them itself.
 func (r *trainingRun) check(f *folder) error {
 	for _, file := range []string{stateFile, metricsFile, modelFile, curveFile, samplesFile, evaluationFile} {
 		if _, err := f.Lstat(file); err == nil && !r.resumed {
@@ -206,7 +206,8 @@ func (r *trainingRun) wrote(b []byte) bool {
 		c.Epoch <= len(r.Metrics) && c.ELBO == r.Metrics[c.Epoch-1].ValELBO
 }
 
-// save writes the state and then the other files. It writes the model and its samples only if best is true.
+// save first writes the state. If an epoch has ended, it then writes the other files, but the model and its samples
+// only if best is true.
 func (r *trainingRun) save(f *folder, best bool) error {
 	progress, _ := json.Marshal(r.state) // cannot fail, because all numbers are finite
 	if err := f.write(stateFile, r.trainer.State(string(progress), r.best).Encode()); err != nil || r.best == nil {

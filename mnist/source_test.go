@@ -9,8 +9,8 @@ import (
 	"hvae/mnist/model"
 )
 
-// The files of a run on images other than MNIST must contain the name of their dataset. If a model was trained on other
-// images than those of an evaluation, eval must print a note.
+// The files of a run on images other than MNIST must contain the name of their dataset. If a model was trained on a
+// dataset other than the one it is evaluated on, eval must print a note.
 func TestRunsAndEvaluationsNameTheirImages(t *testing.T) {
 	folder, out := ownImages(t, 90, 7), filepath.Join(t.TempDir(), "run")
 	set, err := data.Load(t.Context(), folder, nil)

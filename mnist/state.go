@@ -17,7 +17,7 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// The files of a run. From stateFile, the program can compute the contents of all other files again.
+// The files of a run. The program can compute the contents of all other files again from stateFile.
 const (
 	stateFile      = "state.safetensors" // all data for resuming the run
 	modelFile      = "model.safetensors" // weights after the best epoch
@@ -36,8 +36,8 @@ type folder struct {
 	lock *os.File
 }
 
-// lockFolder locks the folder root until close is called. If another process has locked it, the error wraps
-// filelock.ErrInUse. If the argument err is not nil, lockFolder only returns it.
+// lockFolder locks root, the folder of a run, until close is called. If another process has locked it, the error wraps
+// filelock.ErrInUse. If the argument err is not nil, lockFolder returns it and locks nothing.
 func lockFolder(root *os.Root, err error) (*folder, error) {
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (s *state) parse(text string) error {
 }
 
 // differences returns a text such as "seed = 1, not 2", which lists the fields in which two structs of the same type
-// differ. The fields have their names in JSON.
+// differ. It uses the names of the fields in JSON.
 func differences(old, current any) string {
 	var all []string
 	a, b := reflect.ValueOf(old), reflect.ValueOf(current)

@@ -40,7 +40,7 @@ func TestEveryDrawHasASeparateStream(t *testing.T) {
 			}
 			purpose, _, _ := strings.Cut(k.Purpose, " encoder") // remove the name of a parameter after "mnist start"
 			purpose, _, _ = strings.Cut(purpose, " decoder")
-			// The streams for validation images and for the samples in the picture do not change from epoch to epoch.
+			// The streams for the pixels of validation images and for samples.png do not change from epoch to epoch.
 			if streams[fmt.Sprint(k)]++; streams[fmt.Sprint(k)] == 1 {
 				got[purpose]++
 			} else if purpose != "mnist validation pixels" && purpose != "mnist sample" {

@@ -209,7 +209,8 @@ func (t *table) do(ctx context.Context, number int) (*result, error) {
 	return e.result(k, training.Metrics), t.write(t.report())
 }
 
-// start returns the training run of a task. Any state in its folder must have the settings of the table.
+// start returns the training run of a task, which continues from the state in its folder if there is one. It returns an
+// error if this state has settings other than the table's.
 func (t *table) start(k task, f *folder) (*trainingRun, error) {
 	s := model.Defaults()
 	s.Config, s.Seed, s.Epochs, s.Patience, s.Train = k.config, k.Seed, t.Epochs, t.Patience, t.Train

@@ -42,7 +42,7 @@ func TestTheTableMatchesEval(t *testing.T) {
 	if _, stderr := mustRun(t, tinyTable(out)...); stderr != "" {
 		t.Errorf("a finished table prints %s on stderr, want nothing", stderr)
 	}
-	// A table without HVAEs has no figures, so the figures of earlier rows must be removed.
+	// A table without HVAEs has no figures, so the command must remove the figures that it wrote for the earlier rows.
 	mustRun(t, tinyTable(out, "-rows", "vae")...)
 	if exists(out, figureFile) || exists(out, "budget.svg") {
 		t.Error("a table with only the VAE has the figures of earlier rows")

@@ -99,8 +99,8 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return r.train(ctx, f, stdout, stderr, "continue with -resume")
 }
 
-// checkSettings returns an error if the settings are invalid. If old is not nil, it also returns an error if a run with
-// the state old cannot continue with these settings.
+// checkSettings normalises s.Draws and returns an error if the settings are invalid. If old is not nil, it also returns
+// an error if a run with the state old cannot continue with these settings.
 func checkSettings(s *model.Settings, old *state) error {
 	if s.Draws == 1 && !s.Importance {
 		s.Draws = 0 // the same bound, but with a closed form of the divergence

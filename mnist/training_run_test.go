@@ -22,7 +22,7 @@ func tinySettings() model.Settings {
 	return s
 }
 
-// The progress line must contain the mean ELBO of the epoch so far. Its batches have 20, 20 and 10 images.
+// The progress line must contain the mean ELBO of the epoch so far. The batches of the epoch have 20, 20 and 10 images.
 func TestProgressOfARun(t *testing.T) {
 	for _, c := range []struct {
 		epochs, images int
@@ -99,7 +99,8 @@ func tinyState(t *testing.T) (*state, []byte) {
 	return s, read(t, f.Name(), stateFile)
 }
 
-// encodeWith returns a state file of r in which the given text replaces the progress. Its SHA-256 is correct.
+// encodeWith returns a state file of r in which the metadata key progress has the given text as its value. The SHA-256
+// of the file is correct.
 func encodeWith(r *trainingRun, text string, best []model.Param[float32]) []byte {
 	return r.trainer.State(text, best).Encode()
 }

@@ -114,8 +114,8 @@ func load(ctx context.Context, folder string, files [2]file, log func(string)) (
 // images of MNIST.
 const validationShare = 6
 
-// Split divides n images at random. It returns the indices of the images for training, and the indices of the ⌊n/6⌋
-// images for validation.
+// Split divides the n images in train at random. It returns the indices of the images for training, and the indices of
+// the ⌊n/6⌋ images for validation.
 func Split(train Images, seed uint64) (training, validation []int) {
 	order := random.Stream(seed, "mnist split").Perm(train.Len())
 	n := train.Len() / validationShare

@@ -94,7 +94,7 @@ func digest(files ...Images) string {
 // mirror is the URL of a folder with the compressed MNIST files.
 var mirror = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 
-// client limits the duration of a download. It suffices for the largest file (10 MB) at 20 kB/s.
+// client limits the duration of a download. Ten minutes suffice for the largest file (10 MB) at 20 kB/s.
 var client = http.Client{Timeout: 10 * time.Minute}
 
 // download downloads an MNIST file and returns its images. It writes the received bytes, which are usually compressed,

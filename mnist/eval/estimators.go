@@ -69,8 +69,9 @@ type Annealing struct {
 
 const leapfrogs = 5 // number of leapfrog steps of a Markov kernel
 
-// tune returns step sizes for the K − 1 Markov kernels. It runs one chain for each image of x [784×n], with random
-// numbers from stream(image). Bound must use other streams and images, because its bounds would otherwise be biased.
+// tune returns step sizes for the a.Steps − 1 Markov kernels. It runs one chain for each image of x [784×n], with
+// random numbers from stream(image). Bound must use other streams and images, because its bounds would otherwise be
+// biased.
 func (a Annealing) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix[float32], stream func(image ...int) *rand.Rand) []float64 {
 	const kernels = 50 // if Steps is small, repeat the kernels until a chain has applied about this many
 	var streams []*rand.Rand

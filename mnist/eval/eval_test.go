@@ -155,7 +155,7 @@ func TestMemoryDoesNotDependOnSamplesOrSteps(t *testing.T) {
 	}
 }
 
-// Cancellation must end the evaluations within a minute. Otherwise, each would take hours.
+// Cancellation must end the evaluations within a minute. Without cancellation, each would take hours.
 func TestCancellationInterruptsTheEvaluationOfAnImage(t *testing.T) {
 	for _, n := range [][2]int{{1 << 22, 1}, {1, 1 << 22}} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

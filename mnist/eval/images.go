@@ -33,7 +33,7 @@ func (m *Images) draw(ctx context.Context, c model.Checkpoint, run int) (x, z li
 }
 
 // drawForTuning returns binary images for tuning the step sizes of annealed importance sampling. They are not among the
-// evaluated images. For a dataset, they are validation images of the training run.
+// evaluated images. If m.Set is not nil, they are validation images of the training run.
 func (m *Images) drawForTuning(ctx context.Context, c model.Checkpoint) linalg.Matrix[float32] {
 	const n = 16
 	if m.Set == nil {

@@ -206,7 +206,7 @@ func (t *Trainer[T]) Restore(state safetensors.File, steps int) (best []Param[T]
 	return best, nil
 }
 
-// CloneParams returns a deep copy of the parameters.
+// CloneParams returns a deep copy of the parameters, but without the averages of the optimiser.
 func CloneParams[T linalg.Float](params []Param[T]) []Param[T] {
 	out := slices.Clone(params)
 	for i, p := range params {

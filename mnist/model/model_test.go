@@ -329,8 +329,8 @@ func testCheckpoint() Checkpoint {
 	return Checkpoint{Config: free, Params: NewParams[float32](free, -1, 5), Seed: 5, Epoch: 3, ELBO: -101.25, Data: "mnist", DataSHA256: "12"}
 }
 
-// If a checkpoint is read from a file and encoded again, the bytes must be the same. The models in mnist/results were
-// written by earlier versions of the program.
+// If a checkpoint is read from a file and encoded again, the bytes must be the same. This includes the models in
+// mnist/results, which earlier versions of the program wrote.
 func TestCheckpointsAreUnchangedAfterReadingAndWriting(t *testing.T) {
 	name, c := filepath.Join(t.TempDir(), "model"), testCheckpoint()
 	c.Config.Draws, c.Config.Importance = 5, true
