@@ -24,9 +24,9 @@ func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 
 // Backward sets dst[i] to the gradient of the sum of y's elements with respect to xs[i], and returns dst. If dst is
 // nil, Backward allocates it. Unlike Grad, it records nothing and reuses the memory of adjoints. Its results are
-// bit-identical to the results of Grad, except in matrix products with sums of more than 192 terms. Backward panics if
-// one of xs is a constant, if y and xs are not on the same tape, or if dst[i] and xs[i] have different shapes. The tape
-// remains usable afterwards. The matrices in dst must not overlap variables on the tape.
+// bit-identical to the results of Grad, except where an element of a matrix product is a sum of more than 192 terms.
+// Backward panics if one of xs is a constant, if y and xs are not on the same tape, or if dst[i] and xs[i] have
+// different shapes. The tape remains usable afterwards. The matrices in dst must not overlap variables on the tape.
 func Backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs ...*Var[T]) []linalg.Matrix[T] {
 	s := &y.tape.backward
 	s.begin(y, xs...)

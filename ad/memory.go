@@ -19,7 +19,7 @@ const (
 	line       = 64 / 4  // float32 elements in a cache line; each matrix starts on a new cache line
 )
 
-// rewind restores the earlier state start of r and discards the variables added since then.
+// rewind restores r to start, an earlier state of r, and discards the variables added since then.
 func (r *record[T]) rewind(start *record[T]) { r.n, r.next, r.free = start.n, start.next, start.free }
 
 // variable returns a new constant that belongs to tape t and is stored in r. The caller must set its Value.
@@ -118,7 +118,7 @@ func (p *pool[T]) retain(g *Var[T]) *Var[T] {
 	return v
 }
 
-// release removes a reference to v. A variable without references returns to its free list.
+// release removes a reference to v. If no references remain, v returns to its free list.
 func (p *pool[T]) release(v *Var[T]) {
 	if v.refs--; v.refs == 0 {
 		f := p.freeList(len(v.Value.Data))

@@ -73,8 +73,8 @@ func TestBackwardOverwritesItsDestinations(t *testing.T) {
 	}
 }
 
-// The gradient of a sum over an empty matrix must be empty. A schedule of K leapfrog steps has an
-// empty parameter matrix if K = 0.
+// The gradient of a sum over an empty matrix must be empty. For example, the matrix of α_1, …, α_K is empty for a flow
+// of K = 0 steps.
 func TestEmptyMatrices(t *testing.T) {
 	var tape Tape[float64]
 	a := tape.Leaf(linalg.New[float64](0, 3))
@@ -167,8 +167,9 @@ func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
 	}
 }
 
-// The third program on a tape reuses the Var structs of the first program. A constant must not be live, even if its Var
-// was a leaf. A leaf must not depend on operands, even if its Var was the result of an operation.
+// The third program on a tape reuses the Var structs of the first program. A constant must not be live, even if its
+// struct was a leaf in an earlier program. A leaf must not depend on operands, even if its struct was the result of an
+// operation.
 func TestLaterProgramsDoNotDependOnEarlierOnes(t *testing.T) {
 	var tape Tape[float64]
 	Exp(tape.Leaf(linalg.Column(1.0)))

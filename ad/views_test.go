@@ -16,7 +16,7 @@ type linear struct {
 	coef [][]float64 // for each element, in row-major order, the coefficients of the leaf's elements
 }
 
-// values returns the elements of l.v if the leaf has elements x.
+// values computes from the coefficients the elements that l.v has if the leaf has elements x.
 func (l linear) values(x []float64) []float64 {
 	y := make([]float64, len(l.coef))
 	for e, c := range l.coef {

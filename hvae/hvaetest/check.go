@@ -10,7 +10,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// TestTarget checks a target at the given points z [ℓ], or by default at three points near the origin, for ℓ = dims.
+// TestTarget checks a target at the given points z [ℓ], where ℓ = dims, or by default at three points near the origin.
 // The function bind returns the target on a tape. TestTarget returns an error unless the target satisfies these
 // conditions:
 //   - log p(x, z) must be [1×B], and each column must depend only on the same column of z.
@@ -62,7 +62,8 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 	inverse := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return Inverse(bind(t), s) })
 	for _, s := range orNormal(points, 1, 2*dims) {
 		end := forward(s)
-		// The inverse starts from H(z, ρ)·(1 + 10⁻⁹h), so that results for two h differ by more than a rounding error.
+		// The inverse starts from H(z, ρ)·(1 + 10⁻⁹h). The difference of its results for two h shows whether it
+		// amplifies rounding errors.
 		if err := compare("H⁻¹(H(z, ρ))", s, s, func(h float64) []float64 {
 			return inverse(Apply(end, func(v float64) float64 { return v * (1 + 1e-9*h) }))
 		}); err != nil {
@@ -80,7 +81,8 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 }
 
 // compare returns an error unless got agrees with numerical(step/8). The tolerance is 10⁻⁶ (relative) plus ten times
-// the error of numerical(step/8), which is estimated by the difference from numerical(step).
+// the error of numerical(step/8), which is estimated by the difference from numerical(step). If this estimate is too
+// large, compare also returns an error.
 func compare(quantity string, at, got []float64, numerical func(h float64) []float64) error {
 	coarse, fine := numerical(step), numerical(step/8)
 	for i, want := range fine {
