@@ -51,7 +51,7 @@ func geometries(rng *rand.Rand, n int) []Geometry {
 	return all
 }
 
-// visit calls f for each product in the sums that define the convolution: weight (tap, co) times
+// visit calls f for each product in the sums that define the convolution: element (tap, co) of the weight matrix times
 // element x of the input image is a term of element y of the output image.
 func visit(g Geometry, f func(y, co, tap, x int)) {
 	for oy := range g.OutH {

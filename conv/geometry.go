@@ -119,8 +119,8 @@ func (a axis) outputs(i int) (first, last int) {
 }
 
 // A run is a sequence of count pixels along an axis that one contraction computes. The field pixel is the first of
-// them. The range [first, last) contains its taps if it is an output pixel, and the output pixels that depend on it if
-// it is an input pixel.
+// them. For an output pixel, the range [first, last) contains its taps. For an input pixel, the range contains the
+// output pixels that depend on it.
 type run struct{ pixel, count, first, last int }
 
 // outputRuns divides output pixels lo to hi−1 into runs and appends the runs to list. Each run consists of neighbouring

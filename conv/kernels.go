@@ -133,10 +133,10 @@ func weightGradient[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], s
 	g.rows(g.KernelW*g.InC, x.Cols, func(lo, hi int) { weightRows(g, w, transposed, x, lo, hi) })
 }
 
-// weightRows computes part of w for weightGradient. The matrix w consists of blocks of KernelW·InC rows, one
-// for each kernel row. In each block, weightRows computes rows lo to hi−1. For each output pixel, delta contains the
-// gradient with respect to the pixel's channels, transposed to [B×OutC]. One contraction sums over the
-// images (its steps) and the pixels (its segments), which keeps the sums in registers.
+// weightRows computes part of w for weightGradient. The matrix w consists of blocks of KernelW·InC rows, one for each
+// kernel row. In each block, weightRows computes rows lo to hi−1. For each output pixel, delta contains the gradient
+// with respect to the pixel's channels, transposed to [B×OutC]. Each contraction sums over the images (its steps) and
+// over pixels (its segments), which keeps the sums in registers.
 func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	var roomX [maxRuns]run

@@ -34,8 +34,8 @@ type form[T linalg.Float] [3]*ad.Var[T]
 // Positions of the variables in a form.
 const output, weights, input = 0, 1, 2
 
-// gradient returns the gradient of f with respect to its variable at the given position, and adds the bias unless it is
-// nil. It does not read the value of that variable.
+// gradient returns the gradient of ⟨δ, W ∗ X⟩ with respect to the variable of f at the given position, and adds the
+// bias unless it is nil. It does not read the value of that variable.
 func gradient[T linalg.Float](t *ad.Tape[T], g *Geometry, position int, f form[T], bias *ad.Var[T]) (y *ad.Var[T]) {
 	var b linalg.Matrix[T]
 	if bias != nil {
@@ -59,9 +59,9 @@ func gradient[T linalg.Float](t *ad.Tape[T], g *Geometry, position int, f form[T
 	return t.Record(y, rule[T]{g, position}, f[output], f[weights], f[input], bias)
 }
 
-// A rule is the differentiation rule of gradient. Because f is linear in each variable, the inner product ⟨ȳ, y⟩ is the
-// form with ȳ at the position of the missing variable. The adjoints of the two other variables are therefore gradients
-// of this form. The adjoint of the bias is the sum of ȳ over pixels and samples.
+// A rule is the differentiation rule of gradient. The form ⟨δ, W ∗ X⟩ is linear in each variable. If y is its gradient
+// with respect to one variable, then ⟨ȳ, y⟩ is the form with ȳ in place of this variable. The adjoints of the two other
+// variables are therefore gradients of ⟨ȳ, y⟩. The adjoint of the bias is the sum of ȳ over pixels and samples.
 type rule[T linalg.Float] struct {
 	g        *Geometry
 	position int

@@ -128,8 +128,8 @@ func Tanh[T Float](dst, a Matrix[T]) { apply("Tanh", dst, a, math.Tanh) }
 // Sigmoid sets dst = 1/(1 + e⁻ᵃ), elementwise. For a < −44 the result is zero.
 func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, kernel.Sigmoid) }
 
-// apply computes f in float64 for each element and rounds the result once. On amd64 and arm64, float64 results of
-// package math may differ in the last place, but the float32 results of 8 million arguments were equal.
+// apply computes f in float64 for each element and rounds the result once. Between amd64 and arm64, float64 results of
+// package math may differ in the last place, but the float32 results for 8 million arguments were equal.
 func apply[T Float](name string, dst, a Matrix[T], f func(float64) float64) {
 	check2(name, dst.Shape(), a.Shape())
 	for i, x := range a.Data {

@@ -24,8 +24,8 @@ func columns[T Float](m Matrix[T], lo, hi int) Matrix[T] {
 	return formula[T](Shape{m.Rows, hi - lo}, func(i, j int) float64 { return float64(m.At(i, lo+j)) })
 }
 
-// products returns functions that compute a product of a [m×k] and b [k×n] with each method under test, by name. If a
-// method expects the transpose of a or b, the function transposes the operand first.
+// products returns, by name, a function for each matrix product of the package. The function computes a product of a
+// [m×k] and b [k×n]. It first transposes a or b if the matrix product expects the transpose.
 func products[T Float]() map[string]func(dst, a, b, bias Matrix[T]) {
 	type m = Matrix[T]
 	return map[string]func(dst, a, b, bias m){

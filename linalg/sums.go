@@ -82,7 +82,7 @@ func AddMulSum[T Float](dst, a, b Matrix[T]) {
 
 // Finite reports whether every element of m is finite.
 func Finite[T Float](m Matrix[T]) bool {
-	// Compute 128 sums of products 0·x. A product is NaN if x is NaN or infinite, and otherwise zero.
+	// Compute 128 sums of 0·x for elements x of m. The product is NaN if x is NaN or infinite, and otherwise zero.
 	var sums [128]T
 	rows := len(m.Data) / len(sums)
 	kernel.AddRows(sums[:], 0, m.Data, rows)

@@ -48,8 +48,8 @@ func (w *writer) amd64RowKernel(k rowKernel) {
 
 // amd64RowBlock emits the loop over the rows of a block of columns; see rowBlock.
 func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
-	// The parameter pointer is the name of the register that contains the address of vector 0 of a row. Vector v is
-	// 32·v bytes after vector 0.
+	// In the functions below, pointer is the name of the register that contains the address of vector 0 of a row.
+	// Vector v is 32·v bytes after vector 0.
 	moves := map[int]string{1: "VMOVSD", 2: "VMOVUPD", 4: "VMOVUPD"}
 	registers := map[int]string{1: "X", 2: "X", 4: "Y"}
 	load := func(pointer string, v, r int) {

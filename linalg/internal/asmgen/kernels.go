@@ -72,8 +72,9 @@ type isa struct {
 // the multiply-adds. The other tiles are for the edges of matrices and for other models. Three shapes are for the
 // encoder's first layer, whose input images have one channel. With blocks of 16 images, tiles of 5×1 reduce the time of
 // its weight gradient by a third, because a row of the convolution kernel has five taps. Tiles of 1×4 and 1×5 reduce
-// the time of its transpose by a sixth, because three sums are too few to hide the latency of a multiply-add. With
-// blocks of four images, quad and partial tiles of 16 rows reduce the time of the other convolutions by a tenth.
+// the time of its transpose by a sixth, because the three sums of a 1×3 tile are too few to hide the latency of a
+// multiply-add. With blocks of four images, quad and partial tiles of 16 rows reduce the time of the other convolutions
+// by a tenth.
 var (
 	avx512 = &isa{"AVX512", 16, "Z", 32, 3, 15, 12, [kinds][]shape{
 		full:    slices.Concat(grid(5, 1), grid(3, 4), []shape{{5, 1}}, grid(3, 8), []shape{tall}),

@@ -64,7 +64,7 @@ func randomContraction[T Float](rng *rand.Rand, rows, cols, steps, groups int) C
 }
 
 // TestContractionsMatchTheirDefinition checks contractions whose sizes are close to multiples of tile and vector sizes.
-// The results must be bit-identical to those of the definition, which uses fused multiply-adds for float32 with SIMD.
+// The results must be bit-identical to the results of define, which uses fused multiply-adds for float32 with SIMD.
 // Elements of c.C outside the matrices C_g must not change.
 func TestContractionsMatchTheirDefinition(t *testing.T) {
 	OnEachLevel(func(name string) {

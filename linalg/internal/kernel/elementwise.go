@@ -110,9 +110,9 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 //
 // The reason is speed: Intel processors are slow on subnormal numbers. During training, the logits of pixels that are
 // never white fall below −87, where e^−|x| is a subnormal float32. With exact values, late epochs took twice as long as
-// the first epoch. Slightly larger values lead to subnormal numbers in the next layer, so the threshold has a large
-// margin. The table shows how many operands of contractions are subnormal in a training step of
-// mnist/results/vae.safetensors on the first 100 training images:
+// the first epoch. Values slightly above the subnormal range lead to subnormal numbers in the next layer, so the
+// threshold has a large margin. The table shows how many operands of contractions are subnormal in a training step of
+// the model in mnist/results/vae.safetensors on the first 100 training images:
 //
 //	threshold of e^−|x|   left operands, of 7.1 million   right operands, of 22.7 million
 //	none                               5,518                           20,848

@@ -83,8 +83,8 @@ func ulps(got float32, want float64) float64 {
 
 // TestSoftplusAndSigmoidAreAccurateEverywhere checks the kernels of Softplus and SoftplusSigmoid against float64. All
 // instruction sets must give the same bits. The test compares a hash of the results, because no machine has all
-// instruction sets. Both functions must be positive at −44 and zero below it: models take the logarithm of a standard
-// deviation softplus(x), so softplus must be positive for plausible outputs x of a network.
+// instruction sets. Both softplus and sigmoid must be positive at −44 and zero below −44: models take the logarithm of
+// a standard deviation softplus(x), so softplus must be positive for plausible outputs x of a network.
 func TestSoftplusAndSigmoidAreAccurateEverywhere(t *testing.T) {
 	if at, below := Sigmoid(-44), Sigmoid(math.Nextafter(-44, -50)); at < math.Exp(-44.001) || below != 0 {
 		t.Errorf("Sigmoid is %v at −44 and %v at the next smaller number, want about e⁻⁴⁴ and 0", at, below)

@@ -2,7 +2,7 @@
 // bounds and run on the calling goroutine. Outside tests, no other package uses unsafe.
 //
 // A loop in plain Go defines the result and runs on every machine. Most loops also have a SIMD kernel for float32 or
-// float64, an assembly function that the program in ../asmgen generates. A Go function runs one of them:
+// float64, an assembly function that the program in ../asmgen generates. A Go function runs the kernel or the loop:
 //
 //	func Add[T Float](y, a, b []T) {
 //		a, b = a[:len(y)], b[:len(y)] // because the assembly does not check bounds

@@ -2,8 +2,8 @@ package kernel
 
 import "unsafe"
 
-// tileArgs holds the arguments of a tile kernel, which computes a tile of C; the drawing below shows the kinds
-// of tiles. All strides and offsets are in bytes.
+// tileArgs holds the arguments of a tile kernel, which computes a tile of C; the comment on the method tiles shows the
+// kinds of tiles. All strides and offsets are in bytes.
 type tileArgs struct {
 	c, a, b, bias  unsafe.Pointer
 	aRow, aStep    int
@@ -71,8 +71,8 @@ func (c *Contraction[T]) tiles() {
 	}
 	// The widest tiles compute the first columns of each group of the contraction. If there is only one group, narrower
 	// tiles and then partial tiles compute its remaining columns. Otherwise, a tile computes remaining columns of
-	// several groups. Each of its vectors belongs to a different group. If only four columns of each group remain, each
-	// group has four lanes of a vector.
+	// several groups. Each of its vectors belongs to a different group. If only four columns of each group remain, a
+	// vector holds four columns from each of several groups.
 	vectors, rows := s.vectors, min(c.Rows, maxRows)
 	for vectors < maxVectors && s.full[rows][vectors+1].rows == s.full[rows][vectors].rows {
 		vectors++ // tiles of one row may be wider
