@@ -2058,8 +2058,8 @@ func untiedOptimum(t *report) {
 	}
 }
 
-// untiedEstimates checks p̂(x) and the simplified estimate for untied tempering in two dimensions, which have either
-// the same α_k and standard deviation s of ρ₀, or separate ones.
+// untiedEstimates checks p̂(x) and the simplified estimate for untied tempering in two dimensions, either with the same
+// α_k and s for both dimensions or with a separate α_k and s for each.
 func untiedEstimates(t *report) {
 	for _, cols := range []int{1, 2} {
 		const dims, draws, K = 2, 40000, 2

@@ -118,8 +118,8 @@ func (a axis) outputs(i int) (first, last int) {
 	return first, max(first, min(a.out, d/a.stride+1))
 }
 
-// A run is a sequence of count pixels along an axis that one contraction computes. The field pixel is the first of
-// them. For an output pixel, the range [first, last) contains its taps. For an input pixel, the range contains the
+// A run is a sequence of pixels along an axis, computed by one contraction. Its first pixel is pixel, and its length is
+// count. For an output pixel, the range [first, last) contains its taps. For an input pixel, the range contains the
 // output pixels that depend on it.
 type run struct{ pixel, count, first, last int }
 

@@ -59,9 +59,10 @@ func gradient[T linalg.Float](t *ad.Tape[T], g *Geometry, position int, f form[T
 	return t.Record(y, rule[T]{g, position}, f[output], f[weights], f[input], bias)
 }
 
-// A rule is the differentiation rule of gradient. The form ⟨δ, W ∗ X⟩ is linear in each variable. If y is its gradient
-// with respect to one variable, then ⟨ȳ, y⟩ is the form with ȳ in place of this variable. The adjoints of the two other
-// variables are therefore gradients of ⟨ȳ, y⟩. The adjoint of the bias is the sum of ȳ over pixels and samples.
+// A rule is the differentiation rule of the operation that gradient computes. The form ⟨δ, W ∗ X⟩ is linear in each
+// variable. If y is its gradient with respect to one variable, then ⟨ȳ, y⟩ is the form with ȳ in place of this
+// variable. The adjoints of the two other variables are therefore gradients of ⟨ȳ, y⟩. The adjoint of the bias is the
+// sum of ȳ over pixels and samples.
 type rule[T linalg.Float] struct {
 	g        *Geometry
 	position int

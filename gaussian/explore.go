@@ -108,7 +108,8 @@ func newView(q url.Values) *view {
 	return v
 }
 
-// computing is locked during each computation, because a view with K = 256 needs about 50 MB of memory.
+// The mutex computing ensures that only one view is computed at a time, because a view with K = 256 needs about 50 MB
+// of memory.
 var computing sync.Mutex
 
 // compute computes the row of numbers and the figures for the settings of v. The noise is the same for all settings, so

@@ -163,7 +163,8 @@ func TestDivergenceReturnsStatus1AndPrintsNoNaN(t *testing.T) {
 	}
 }
 
-// If the program cannot print the first row or is interrupted afterwards, it must end all runs and write no figures.
+// If the program cannot print the first row, or is interrupted after printing it, it must end all runs and write no
+// figures.
 func TestNoFiguresAfterAnInterruptOrAWriteError(t *testing.T) {
 	for _, c := range []struct {
 		args      string
@@ -199,8 +200,8 @@ func TestInterruptWhileDatasetsAreDrawn(t *testing.T) {
 	}
 }
 
-// A countingWriter counts calls to Write. Each call runs the function in the field named then, if it is not nil, and
-// returns err.
+// A countingWriter counts calls to Write. Write also calls the function in its field "then", unless the field is nil,
+// and returns err.
 type countingWriter struct {
 	writes int
 	then   func()

@@ -18,9 +18,9 @@ import (
 type figure[R any] func(rows []R) []byte
 
 // run prints the rows of an experiment and draws its figures. The keys of figures are file names. The function compute
-// passes each row to print as soon as the row is known, and ends if print returns an error. The function table returns
-// the text to print for the last element of rows. With -redraw, run reads the rows from a file instead of computing and
-// printing them. Without -out, run never replaces a figure.
+// calls its argument print with each row as soon as the row is known, and ends if print returns an error. The function
+// table returns the text to print for the last element of rows. With -redraw, run reads the rows from a file instead of
+// computing and printing them. Without -out, run never replaces a figure.
 func run[R any](
 	o options, stdout, stderr io.Writer,
 	figures map[string]figure[R], table func(rows []R) string, compute func(print func(R) error) error,

@@ -68,8 +68,8 @@ func UntiedTempering[T linalg.Float](alpha, momentumSD *ad.Var[T]) Tempering[T] 
 	return Tempering[T]{alpha, momentumSD, true}
 }
 
-// mustBeFactors panics if an element of v is less than smallest or greater than largest. Elements may therefore be NaN,
-// or 0 if smallest is 0. These values occur if training diverges, and Trainer.Step then returns an error.
+// mustBeFactors panics if an element of v is less than smallest or greater than largest. It accepts NaN, and 0 if
+// smallest is 0: these values occur if training diverges, and Trainer.Step then returns an error.
 func mustBeFactors[T linalg.Float](function, name string, v *ad.Var[T], smallest, largest T) {
 	for _, x := range v.Value.Data {
 		if x < smallest || x > largest {

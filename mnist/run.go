@@ -165,7 +165,7 @@ func (r *trainingRun) done() float64 {
 	return (float64(len(r.Metrics)) + float64(r.images)/float64(len(r.training))) / float64(r.Settings.Epochs)
 }
 
-// binarise binarises a training image. Each use of an image draws new pixels.
+// binarise binarises a training image. It draws new pixels each time an image is used.
 func (r *trainingRun) binarise(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
 	data.Binarise(x, j, r.set.Train.Image(image), rng)
 }

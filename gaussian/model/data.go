@@ -68,8 +68,9 @@ func (d Data) LogEvidence(t Theta) float64 {
 	return sum
 }
 
-// TiedLimit returns a lower limit of the gap log p_θ(D) − ELBO of an HVAE with tied tempering and q⁰ = N(0, I). It is
-// d(exp(ΔH/d) − 1) − ΔH for any number of steps, where ΔH = ½ Σ_j log(1 + N/σ_j²). See hvae.Tempering for the reason.
+// TiedLimit returns a lower bound on the gap log p_θ(D) − ELBO of an HVAE with tied tempering and q⁰ = N(0, I). It is
+// d(exp(ΔH/d) − 1) − ΔH for any number of steps, where ΔH = ½ Σ_j log(1 + N/σ_j²). See hvae.Tempering for the
+// derivation.
 func (d Data) TiedLimit(t Theta) float64 {
 	n, excess := float64(len(t.Sigma)), 0.0
 	for _, sigma := range t.Sigma {

@@ -55,15 +55,15 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, p
 
 // TestFlow checks a flow at the given points (z, ρ) [2ℓ], where ℓ = dims. Without points, it checks one point near the
 // origin. The function bind returns the flow on a tape. TestFlow returns an error unless Inverse undoes Forward and
-// LogDet agrees with the determinant of the numerical Jacobian. It also returns an error if rounding or numerical
-// differentiation is too inaccurate, for example because large step sizes make the flow unstable.
+// LogDet agrees with the determinant of the numerical Jacobian. It also returns an error if rounding errors are too
+// large or numerical differentiation is too inaccurate, for example because large step sizes make the flow unstable.
 func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, points ...[]float64) error {
 	forward := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return bind(t).Forward(s) })
 	inverse := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return Inverse(bind(t), s) })
 	for _, s := range orNormal(points, 1, 2*dims) {
 		end := forward(s)
-		// The inverse starts from H(z, ρ)·(1 + 10⁻⁹h). The difference of its results for two h shows whether it
-		// amplifies rounding errors.
+		// The inverse starts from H(z, ρ)·(1 + 10⁻⁹h). The difference between its results for two values of h shows
+		// whether the inverse amplifies rounding errors.
 		if err := compare("H⁻¹(H(z, ρ))", s, s, func(h float64) []float64 {
 			return inverse(Apply(end, func(v float64) float64 { return v * (1 + 1e-9*h) }))
 		}); err != nil {

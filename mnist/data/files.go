@@ -32,7 +32,7 @@ var mnistFiles = [2]file{
 // gzipMagic contains the first two bytes of every gzip file.
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// maxImages is the maximum number of images in a file. The pixels of so many images take 784 MB.
+// maxImages is the maximum number of images in a file. The pixels of that many images take 784 MB.
 const maxImages = 1_000_000
 
 // read returns the images in the file f.name or, if it does not exist, in f.name.gz. If neither exists, the

@@ -28,7 +28,7 @@ type Checkpoint struct {
 	DataSHA256 string // SHA-256 of the dataset (data.Set.SHA256)
 }
 
-// numbers returns pointers to the fields that are stored as JSON, in a map from their keys in the metadata. The map
+// numbers returns pointers to the fields that are stored as JSON, keyed by their names in the metadata. The map
 // contains Draws and Importance only if draws is true, as for models that were trained with Draws > 0.
 func (c *Checkpoint) numbers(draws bool) map[string]any {
 	all := map[string]any{
