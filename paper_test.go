@@ -2023,9 +2023,9 @@ func tiedFlows(check func(name string, f *hvae.Flow[float64], q0 hvae.DiagonalNo
 }
 
 // tiedOptimum constructs a tied flow with the smallest gap for r = σ_q/σ_posterior. Its first step has ε =
-// √2·σ_posterior and exchanges position and momentum. All tempering is in this step: with 1/√β₀ = √(r/2), both
-// z/σ_posterior and ρ have the variance r after the step. The other steps are so small that they are nearly rotations
-// of (z/σ_posterior, ρ), which do not change its distribution.
+// √2·σ_posterior and exchanges position and momentum. Only this step tempers: with 1/√β₀ = √(r/2), both z/σ_posterior
+// and ρ have the variance r after the step. The other steps are so small that they are nearly rotations of
+// (z/σ_posterior, ρ), which do not change its distribution.
 func tiedOptimum(t *report) {
 	const sd = 0.01
 	for _, r := range []float64{3, 100} {

@@ -167,9 +167,9 @@ func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
 	}
 }
 
-// The third program on a tape reuses the Var structs of the first program. A constant must not be live, even if its
-// struct was a leaf in an earlier program. A leaf must not depend on operands, even if its struct was the result of an
-// operation.
+// The third program on a tape reuses the Var structs of the first program. A constant must not require a gradient, even
+// if its struct was a leaf in an earlier program. A leaf must not depend on operands, even if its struct was the result
+// of an operation.
 func TestLaterProgramsDoNotDependOnEarlierOnes(t *testing.T) {
 	var tape Tape[float64]
 	Exp(tape.Leaf(linalg.Column(1.0)))

@@ -22,7 +22,8 @@ type Contraction[T Float] struct {
 	Add  bool
 }
 
-// A Segment holds the indices at which a segment starts in A and B. The assembly relies on its layout of two words.
+// A Segment holds the indices of A and B at which the operands of a segment start. The assembly relies on its layout of
+// two words.
 type Segment = struct{ A, B int }
 
 // Run computes the contraction on the calling goroutine. It panics if an operand is too short, an

@@ -143,8 +143,8 @@ func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
 	}
 }
 
-// AddMulRows adds Σ_i a_i ⊙ b_i to y, where a_i and b_i are rows i of a and b, for i < rows. If the
-// column stride ac is 0, a_i is a number.
+// AddMulRows adds Σ_i a_i ⊙ b_i to y, where a_i and b_i are rows i of a and b, for i < rows. If the column stride ac is
+// 0, a_i is a scalar.
 //
 //go:noinline
 func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {
