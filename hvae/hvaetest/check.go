@@ -11,8 +11,7 @@ import (
 )
 
 // TestTarget checks a target at the given points z [ℓ], where ℓ = dims, or by default at three points near the origin.
-// The function bind returns the target on a tape. TestTarget returns an error unless the target satisfies these
-// conditions:
+// The function bind returns the target on a tape. TestTarget returns an error unless these conditions hold:
 //   - log p(x, z) must be [1×B], and each column must depend only on the same column of z.
 //   - The gradients of U and, for a random vector v, of vᵀ∇U must agree with numerical differentiation. Training needs
 //     the gradient of vᵀ∇U, so a ClosedForm must compute ∇U with operations on the tape.
@@ -62,8 +61,8 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 	inverse := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return Inverse(bind(t), s) })
 	for _, s := range orNormal(points, 1, 2*dims) {
 		end := forward(s)
-		// The inverse starts from H(z, ρ)·(1 + 10⁻⁹h). The difference between its results for two values of h shows
-		// whether the inverse amplifies rounding errors.
+		// The inverse starts from H(z, ρ)·(1 + 10⁻⁹h). The difference of the results for two h shows whether the
+		// inverse amplifies rounding errors.
 		if err := compare("H⁻¹(H(z, ρ))", s, s, func(h float64) []float64 {
 			return inverse(Apply(end, func(v float64) float64 { return v * (1 + 1e-9*h) }))
 		}); err != nil {

@@ -103,8 +103,7 @@ func GradientError(params []linalg.Matrix[float64], f func(t *ad.Tape[float64], 
 
 // ZBound is the largest allowed difference between a mean and its expectation, in standard errors. If the tested code
 // is correct, the difference exceeds ZBound with probability 7e-6. A test should also bound the standard error, because
-// a large standard error hides mistakes. Use the condition !(math.Abs(z) <= ZBound) for a failure, so that the test
-// also fails if z is NaN.
+// a large standard error hides mistakes. Report a failure if !(math.Abs(z) <= ZBound): this holds for NaN, too.
 const ZBound = 4.5
 
 // Z returns the difference between the mean of x and want, in standard errors.
