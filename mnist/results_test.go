@@ -202,6 +202,35 @@ func TestTableOfUntiedRunsMatchesTheResults(t *testing.T) {
 	}
 }
 
+// The table of runs at equal work must agree with worth.jsonl, which contains the evaluations of all runs. The runs of
+// each model are in the same order of seeds.
+func TestTableOfEqualWorkMatchesTheResults(t *testing.T) {
+	type run struct {
+		Arm    string
+		Result struct{ ELBO, NLL, Lower float64 }
+	}
+	readme, arms := string(read(t, "results/README.md")), map[string][]run{}
+	for _, r := range jsonLines[run](t, string(read(t, "results/worth.jsonl"))) {
+		arms[r.Arm] = append(arms[r.Arm], r)
+	}
+	for arm, runs := range arms {
+		var elbos, nlls, annealed, differences []float64
+		for i, r := range runs {
+			elbos, nlls, annealed = append(elbos, r.Result.ELBO), append(nlls, r.Result.NLL), append(annealed, -r.Result.Lower)
+			differences = append(differences, arms["importance"][i].Result.Lower-r.Result.Lower)
+		}
+		difference := ""
+		if arm == "tied" {
+			difference = signed(eval.MeanSE(differences))
+		}
+		mean := func(x []float64) string { return strings.ReplaceAll(eval.PlusMinus(eval.MeanSD(x)), "-", "−") }
+		line := fmt.Sprintf("| `%s` | %d | %s | %s | %s | %s |", arm, len(runs), mean(elbos), mean(nlls), mean(annealed), difference)
+		if !strings.Contains(readme, line) {
+			t.Errorf("results/README.md lacks the line\n%s", line)
+		}
+	}
+}
+
 // A result must be refused if it is damaged, if values are missing, or if it does not match the metrics of its run.
 func TestDamagedResultsAreRefused(t *testing.T) {
 	table := stored(t, "full")
