@@ -5,7 +5,8 @@ Written for Debian 12 with PyTorch 1.13.1 (its __version__ is 1.13.0a0):
     apt-get install python3-torch libopenblas0-pthread
     OPENBLAS_NUM_THREADS=1 /usr/bin/python3 bench/torch_hvae.py -K 10 -t 2
 
-OpenBLAS shall not start threads in each of PyTorch's threads: with K = 10, this takes 1.6 times as long.
+With -t 2, OpenBLAS must not start threads in each of PyTorch's threads: with K = 10, a step takes 1.6 times as long.
+With -t 1, omit OPENBLAS_NUM_THREADS=1.
 -K is the number of leapfrog steps (0 for a VAE), and -t the number of threads. The tempering is free, and all steps
 share the step sizes. A batch has 100 images. The parameters have the names and shapes of a checkpoint.
 """
