@@ -2,8 +2,8 @@ package ad
 
 import "hvae/linalg"
 
-// A record contains a list of variables and the memory for their values. The memory consists of large chunks, which are
-// reused but never freed.
+// A record contains a list of variables and the memory for their values. The memory consists of large chunks that are
+// never freed.
 type record[T linalg.Float] struct {
 	vars []*Var[T] // the first n are in use
 	n    int

@@ -47,8 +47,7 @@ type recomputed[T linalg.Float] struct {
 }
 
 // Pull records the program again at the end of the tape. It adds the recorded variables to the sweep and calls their
-// differentiation rules. The rules accumulate adjoints in the same order as without Recomputed, so the gradients are
-// bit-identical.
+// differentiation rules. They accumulate adjoints in the same order as without Recomputed, with the same bits.
 func (r recomputed[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	t, start, nodes := s.tape, s.pool.start, len(s.nodes)
 	if t.unrecorded == nil {

@@ -81,9 +81,8 @@ type rowRange[T linalg.Float] struct{ lo int }
 
 func (r rowRange[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateRows(y.in[0], ybar, r.lo) }
 
-// Stack returns a matrix y that consists of the rows of a followed by the rows of b. It panics if a
-// and b have different numbers of columns. The adjoint ā consists of the first rows of ȳ, and b̄
-// consists of the remaining rows.
+// Stack returns a matrix y that consists of the rows of a followed by the rows of b. It panics if a and b have
+// different numbers of columns. The adjoint ā consists of the first rows of ȳ, and b̄ consists of the remaining rows.
 func Stack[T linalg.Float](a, b *Var[T]) *Var[T] {
 	if a.Cols() != b.Cols() {
 		panic(fmt.Sprintf("ad: Stack: %v and %v have different numbers of columns", a.shape(), b.shape()))

@@ -1,12 +1,11 @@
 // Package ad implements reverse-mode automatic differentiation of matrix programs.
 //
-// An operation computes its result immediately and is recorded on the tape of its first operand. Grad and
-// Backward differentiate the sum F of a variable's elements. The adjoint of a variable y is ȳ = ∂F/∂y. The
-// differentiation rule of an operation is its vector-Jacobian product: it computes the adjoints of the
-// operands from the adjoint of the result. Rules consist of operations on the same tape, so a gradient is
-// also a recorded program and can be differentiated again, to any order. The leapfrog integrator needs
-// second derivatives, because its steps contain the gradient of the potential energy U, and training
-// differentiates the steps.
+// An operation computes its result immediately and is recorded on the tape of its first operand. Grad and Backward
+// differentiate the sum F of a variable's elements. The adjoint of a variable y is ȳ = ∂F/∂y. The differentiation rule
+// of an operation is its vector-Jacobian product: it computes the adjoints of the operands from the adjoint of the
+// result. Rules consist of operations on the same tape, so a gradient is also a recorded program and can be
+// differentiated again, to any order. The leapfrog integrator needs second derivatives, because its steps contain the
+// gradient of the potential energy U, and training differentiates the steps.
 //
 // Read tape.go first, then the operations in shapes.go, elementwise.go and matmul.go, then grad.go
 // (Grad and Backward), memory.go (reuse of memory) and recompute.go (gradient checkpointing).
@@ -14,11 +13,10 @@
 // Only one goroutine at a time may use a tape. Reset discards the tape's program and keeps its memory, so a repeated
 // program allocates memory only in its first two runs.
 //
-// An operation takes as long as the linalg function that computes its value, plus tens of
-// nanoseconds for recording. Its differentiation rule takes about the same time for each operand
-// whose adjoint is needed. All operands must be on the same tape. An operation panics if the
-// shapes of its operands do not fit, and the message contains the shapes. It also panics if an operand is on
-// another tape or was created before the last Reset.
+// An operation takes as long as the linalg function that computes its value, plus tens of nanoseconds for recording.
+// Its differentiation rule takes about the same time for each operand whose adjoint is needed. All operands must be on
+// the same tape. An operation panics if the shapes of its operands do not fit, and the message contains the shapes. It
+// also panics if an operand is on another tape or was created before the last Reset.
 package ad
 
 import (
@@ -30,8 +28,7 @@ import (
 	"hvae/linalg"
 )
 
-// A Var is a variable on a tape: a leaf, a constant or the result of an operation. It is valid
-// until the tape is reset.
+// A Var is a variable on a tape: a leaf, a constant or the result of an operation. It is valid until the tape is reset.
 type Var[T linalg.Float] struct {
 	// Value must not be changed while the tape is in use.
 	Value linalg.Matrix[T]
@@ -97,8 +94,7 @@ func (t *Tape[T]) Scratch(n int) []T {
 	return t.scratch[:n]
 }
 
-// Leaf puts m on the tape as an independent variable and returns the variable. The variable and m
-// share their elements.
+// Leaf puts m on the tape as an independent variable and returns the variable. The variable and m share their elements.
 func (t *Tape[T]) Leaf(m linalg.Matrix[T]) *Var[T] {
 	v := t.Const(m)
 	v.live = true
@@ -155,8 +151,7 @@ func (v *Var[T]) Live() bool { return v.live }
 // Operand returns operand i of the recorded operation that computed y, counting from 0.
 func (y *Var[T]) Operand(i int) *Var[T] { return y.in[i] }
 
-// shape returns v.Value.Shape(). It does not call that method, because the call would slow down small training steps by
-// 5 %.
+// shape returns v.Value.Shape(). It does not call the method, which would slow down small training steps by 5 %.
 func (v *Var[T]) shape() linalg.Shape { return linalg.Shape{Rows: v.Value.Rows, Cols: v.Value.Cols} }
 
 // Rows returns the number of rows of v.
@@ -175,8 +170,7 @@ func (v *Var[T]) Scalar() T {
 }
 
 // set sets v.Value to a rows × cols matrix with elements data. It writes nothing if v.Value would not change, for
-// example when the tape records the same program again. This saves 7 to 10 % of the time of a training step with small
-// matrices.
+// example when the tape records the same program again. This saves 7 to 10 % of a training step with small matrices.
 func (v *Var[T]) set(rows, cols int, data []T) {
 	if m := &v.Value; m.Rows != rows || m.Cols != cols || len(data) == 0 || &m.Data[0] != &data[0] {
 		m.Rows, m.Cols, m.Data = rows, cols, data

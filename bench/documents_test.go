@@ -26,8 +26,8 @@ func read(t *testing.T, name string) string {
 }
 
 // fileName matches names of files and folders that must exist: targets of relative links, paths that begin with a
-// folder of the repository, names of Go files, and names of folders in backquotes. It does not match other names, such
-// as those of output files, which need not exist.
+// folder of the repository, names of Go files, and names of folders in backquotes. Output files need not exist, so
+// other names do not match.
 var fileName = regexp.MustCompile(`\]\(([^):#]+)[)#]` +
 	`|(?:^|[^\w./-])((?:\.ci|ad|bench|conv|gaussian|hvae|linalg|mnist)/[\w./-]*\w)` +
 	`|\b(\w+\.go)\b` +

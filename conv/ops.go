@@ -15,9 +15,8 @@ func Conv[T linalg.Float](g *Geometry, w, x, bias *ad.Var[T]) *ad.Var[T] {
 	return gradient(w.Tape(), g, output, form[T]{nil, w, x}, bias)
 }
 
-// Transpose returns the transposed convolution y = Wᵀ ∗ Δ + b [In×B] for w [Taps×OutC],
-// delta [Out×B] and bias b [InC×1], where bias may be nil. Generative networks use it to enlarge images.
-// It takes about as long as Conv.
+// Transpose returns the transposed convolution y = Wᵀ ∗ Δ + b [In×B] for w [Taps×OutC], delta [Out×B] and bias b
+// [InC×1], where bias may be nil. Generative networks use it to enlarge images. It takes about as long as Conv.
 func Transpose[T linalg.Float](g *Geometry, w, delta, bias *ad.Var[T]) *ad.Var[T] {
 	return gradient(w.Tape(), g, input, form[T]{delta, w, nil}, bias)
 }
@@ -59,10 +58,9 @@ func gradient[T linalg.Float](t *ad.Tape[T], g *Geometry, position int, f form[T
 	return t.Record(y, rule[T]{g, position}, f[output], f[weights], f[input], bias)
 }
 
-// A rule is the differentiation rule of the operation that gradient computes. The form ⟨δ, W ∗ X⟩ is linear in each
-// variable. If y is its gradient with respect to one variable, then ⟨ȳ, y⟩ is the form with ȳ in place of this
-// variable. The adjoints of the two other variables are therefore gradients of ⟨ȳ, y⟩. The adjoint of the bias is the
-// sum of ȳ over pixels and samples.
+// A rule is the differentiation rule of the operation that gradient computes. ⟨δ, W ∗ X⟩ is linear in each variable. If
+// y is its gradient with respect to a variable, then replacing this variable by ȳ gives ⟨ȳ, y⟩. So the adjoints of the
+// two other variables are gradients of ⟨ȳ, y⟩. The adjoint of the bias is the sum of ȳ over pixels and samples.
 type rule[T linalg.Float] struct {
 	g        *Geometry
 	position int

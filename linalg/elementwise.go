@@ -53,8 +53,7 @@ func Mul[T Float](dst, a, b Matrix[T]) {
 	mulAddRows(dst, a, b, nil, 0, 0)
 }
 
-// MulAdd sets dst = a ⊙ b + c, elementwise. Leapfrog steps, planar layers and most sums of gradients
-// have this form.
+// MulAdd sets dst = a ⊙ b + c, elementwise. Leapfrog steps, planar layers and most sums of gradients have this form.
 func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 	full := dst.Shape()
 	ab, ok := Broadcast(a.Shape(), b.Shape())

@@ -11,18 +11,16 @@ import (
 // busy is the number of goroutines that unfinished calls to For have started.
 var busy atomic.Int32
 
-// For divides the indices 0 to n-1 into chunks and calls body(lo, hi) for each chunk, which consists of
-// the indices lo to hi-1. The calls run on up to GOMAXPROCS goroutines. For returns when all calls have
-// returned.
+// For divides the indices 0 to n-1 into chunks and calls body(lo, hi) for each chunk, which consists of the indices lo
+// to hi-1. The calls run on up to GOMAXPROCS goroutines. For returns when all calls have returned.
 //
 // If n < 2·grain, if grain is 0, or if other calls to For use all cores, there is a single chunk, which
 // runs on the calling goroutine. A nested loop is therefore cheap. Otherwise, each chunk has at least
 // grain indices. The chunk bounds depend on the number of cores and their load. For reproducible
 // results, the computation for an index must not depend on the chunk bounds.
 //
-// If body panics, For waits for all chunks. It then panics with the same value or, if body panicked on a
-// goroutine other than the caller's, with an error that contains the value and the stack trace of that
-// goroutine.
+// If body panics, For waits for all chunks. It then panics with the same value or, if body panicked on a goroutine
+// other than the caller's, with an error that contains the value and the stack trace of that goroutine.
 func For(n, grain int, body func(lo, hi int)) {
 	chunks := chunks(n, grain)
 	if chunks <= 1 {

@@ -5,8 +5,7 @@ import "math"
 // Log2Pi is log 2π, which occurs in normal log-densities.
 const Log2Pi = 1.8378770664093454835606594728112352797227949472755668
 
-// LogSumExp returns log Σ exp(xᵢ) without overflow. It returns −Inf if x is empty and NaN if an
-// element is NaN.
+// LogSumExp returns log Σ exp(xᵢ) without overflow. It returns −Inf if x is empty and NaN if an element is NaN.
 func LogSumExp(x []float64) float64 {
 	largest := math.Inf(-1)
 	for _, v := range x {

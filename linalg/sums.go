@@ -7,10 +7,9 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// Sum sets dst to the sum of a along each axis on which dst has length 1. A column dst [m×1]
-// receives the sums of the rows, a row dst [1×n] receives the sums of the columns, and dst [1×1]
-// receives the sum of all elements. If the shapes are equal, Sum copies a. It adds the elements of
-// a row from left to right, and rows from top to bottom.
+// Sum sets dst to the sum of a along each axis on which dst has length 1. A column dst [m×1] receives the sums of the
+// rows, a row dst [1×n] receives the sums of the columns, and dst [1×1] receives the sum of all elements. If the shapes
+// are equal, Sum copies a. It adds the elements of a row from left to right, and rows from top to bottom.
 func Sum[T Float](dst, a Matrix[T]) {
 	if !dst.Shape().broadcastsTo(a.Shape()) {
 		panic(fmt.Sprintf("linalg: Sum: cannot sum %v to %v", a.Shape(), dst.Shape()))

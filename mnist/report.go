@@ -117,16 +117,14 @@ func (r report) print(w io.Writer, asJSON bool) {
 	}
 }
 
-// figure plots the NLL of each HVAE minus the NLL of the VAE with the same seed, as a function of K, in
-// these charts:
+// figure plots the NLL of each HVAE minus the NLL of the VAE with the same seed, as a function of K, in these charts:
 //
 //	our results, shared step sizes    published results, shared step sizes
 //	our results, varied step sizes    published results, varied step sizes
 //
-// Each chart has a line for each kind of tempering. Error bars are standard errors over seeds. The
-// difference is more precise than the NLL, which depends more on the number of epochs than on the model.
-// HVAEs with one step (K = 1) appear only in the first row of charts. The argument rows must contain at
-// least one HVAE.
+// Each chart has a line for each kind of tempering. Error bars are standard errors over seeds. The difference is more
+// precise than the NLL, which depends more on the number of epochs than on the model. HVAEs with one step (K = 1)
+// appear only in the first row of charts. The argument rows must contain at least one HVAE.
 func figure(rows []row) []byte {
 	var ks []float64
 	var kinds []string // kinds of step sizes

@@ -257,9 +257,8 @@ type status struct {
 	Error  string `json:"error,omitempty"` // why the table cannot use the run
 }
 
-// read returns the status of a task and its result, which is nil unless training and evaluation have ended. It
-// returns an error if a file is damaged or does not belong to the table. It does not need the weights of a
-// finished run.
+// read returns the status of a task and its result, which is nil unless training and evaluation have ended. It returns
+// an error if a file is damaged or does not belong to the table. It does not need the weights of a finished run.
 func (t *table) read(k task) (s status, r *result, err error) {
 	s = status{Run: k.Run, State: "open"}
 	if t.root == nil {

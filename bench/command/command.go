@@ -29,9 +29,8 @@ type Program struct {
 type Command struct {
 	About  string   // one or more sentences for the usage; the first line also describes the command in the list of commands
 	Common []string // names of the flags that -h lists first; nil for one list of all flags
-	// Run parses args with Flags and executes the command. It writes results to stdout and all other
-	// output to stderr. When ctx is done, Run saves its state and returns an error that wraps
-	// context.Cause(ctx).
+	// Run parses args with Flags and executes the command. It writes results to stdout and all other output to stderr.
+	// When ctx is done, Run saves its state and returns an error that wraps context.Cause(ctx).
 	Run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 

@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// Flags is a flag.FlagSet that also checks ranges. As in flag.FlagSet, a method that defines a flag takes a
-// pointer p to a variable and sets the variable to the default value. Parse sets it to the value on the
-// command line.
+// Flags is a flag.FlagSet that also checks ranges. As in flag.FlagSet, a method that defines a flag takes a pointer p
+// to a variable and sets the variable to the default value. Parse sets it to the value on the command line.
 type Flags struct{ *flag.FlagSet }
 
 // NewFlags returns a flag set that defines only -h.

@@ -1,6 +1,5 @@
-// Package progress prints the progress and the remaining time of a computation. On a terminal, it
-// updates one line and never wraps it. Elsewhere, and on terminals with TERM=dumb, it prints a line
-// every ten seconds.
+// Package progress prints the progress and the remaining time of a computation. On a terminal, it updates one line and
+// never wraps it. Elsewhere, and on terminals with TERM=dumb, it prints a line every ten seconds.
 package progress
 
 import (

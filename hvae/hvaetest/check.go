@@ -96,8 +96,7 @@ func compare(quantity string, at, got []float64, numerical func(h float64) []flo
 	return nil
 }
 
-// orNormal returns points, or n draws from N(0, I) if there are no points. It panics if a point has the wrong
-// number of elements.
+// orNormal returns points, or n draws from N(0, I) if there are no points. It panics if a point has a wrong length.
 func orNormal(points [][]float64, n, dims int) [][]float64 {
 	if points == nil {
 		rng := random.Stream(1, "hvaetest points")

@@ -75,8 +75,7 @@ func Inverse(f *hvae.Flow[float64], s hvae.Phase[float64]) hvae.Phase[float64] {
 	return s
 }
 
-// PriorMean and PriorSD define the variational prior N(PriorMean, PriorSD²I) of HIS and Draws. It overlaps both modes
-// of Bimodal.
+// PriorMean and PriorSD define the variational prior N(PriorMean, PriorSD²I) of HIS and Draws. It overlaps both modes.
 const PriorMean, PriorSD = 0.2, 1.1
 
 // HIS returns n draws of Algorithm 1 in dims dimensions.

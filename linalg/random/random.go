@@ -44,8 +44,8 @@ func NewBatch(seed uint64, purpose string, index ...int) Batch {
 	return Batch{a, b, Key{seed, purpose, index}}
 }
 
-// Start sets pcg to the start of the stream of the given column. Columns are counted from 0. Streams of different
-// columns are independent.
+// Start sets pcg to the start of the stream of the given column. Columns are counted from 0. Streams of columns are
+// independent.
 func (b Batch) Start(pcg *rand.PCG, column int) {
 	record(b.key, column)
 	const gamma = 0x9e3779b97f4a7c15
@@ -76,9 +76,8 @@ func record(k Key, index ...int) {
 	}
 }
 
-// Record calls f and returns the keys of all streams that any goroutine starts during this call. If
-// several goroutines start streams, the order of the keys varies. Record is for tests. It panics if
-// another call to Record is in progress.
+// Record calls f and returns the keys of all streams that any goroutine starts during this call. If several goroutines
+// start streams, the order of the keys varies. Record is for tests. It panics if another call to Record is in progress.
 func Record(f func()) (keys []Key) {
 	var mu sync.Mutex
 	collect := func(k Key) {

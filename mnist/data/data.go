@@ -2,8 +2,7 @@
 // Burges). It downloads and reads the original files, splits off validation images, and binarises images at random. It
 // also reads other images of 28 × 28 pixels from files with the same names and format.
 //
-// Read data.go, then files.go (the file format and downloads) and synthetic.go (built-in images that need no
-// network).
+// Read data.go, then files.go (the file format and downloads) and synthetic.go (built-in images that need no network).
 package data
 
 import (
@@ -26,8 +25,7 @@ const Side = 28
 
 const pixels = Side * Side
 
-// Images are grey-scale images of Side × Side bytes each, row by row. A byte is 0 for paper and
-// 255 for ink.
+// Images are grey-scale images of Side × Side bytes each, row by row. A byte is 0 for paper and 255 for ink.
 type Images struct{ Pixels []byte }
 
 // Len returns the number of images.

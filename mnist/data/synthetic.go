@@ -10,8 +10,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// synthetic returns 2,400 training images and 400 test images of digit-like strokes. The images
-// are always the same.
+// synthetic returns 2,400 training images and 400 test images of digit-like strokes. The images are always the same.
 var synthetic = sync.OnceValue(func() Set {
 	set := Set{Name: Synthetic, Folder: Synthetic, Train: Images{make([]byte, 2400*pixels)}, Test: Images{make([]byte, 400*pixels)}}
 	for purpose, images := range map[string]Images{"synthetic train": set.Train, "synthetic test": set.Test} {

@@ -43,8 +43,7 @@ func MeanSD(x []float64) (mean, sd Number) {
 	return mean, se * Number(math.Sqrt(float64(len(x))))
 }
 
-// PlusMinus formats a number and its error, such as "83.32 ± 0.05". If err is NaN, PlusMinus formats only the
-// number.
+// PlusMinus formats a number and its error, such as "83.32 ± 0.05". If err is NaN, PlusMinus formats only the number.
 func PlusMinus(v, err Number) string {
 	text := fmt.Sprintf("%.2f", HalfAway(v))
 	if math.IsNaN(float64(err)) {

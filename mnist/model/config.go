@@ -156,8 +156,7 @@ type Metrics struct {
 	Flow // parameters of the flow; zero for a VAE
 }
 
-// Best returns the metrics of the first epoch with the best validation ELBO, or zero Metrics if there are
-// no epochs.
+// Best returns the metrics of the first epoch with the best validation ELBO, or zero Metrics if there are no epochs.
 func Best(all []Metrics) (best Metrics) {
 	for i, m := range all {
 		if i == 0 || m.ValELBO > best.ValELBO {

@@ -2,9 +2,8 @@ package main
 
 import "fmt"
 
-// avx2Const and avx2Mask are the numbers of two reserved AVX2 registers. The first holds constants in
-// elementwise kernels. The second holds the mask that selects the lanes of a partial vector. With
-// AVX-512, the mask is in K1.
+// avx2Const and avx2Mask are the numbers of two reserved AVX2 registers. The first holds constants in elementwise
+// kernels. The second holds the mask that selects the lanes of a partial vector. With AVX-512, the mask is in K1.
 const avx2Const, avx2Mask = 14, 15
 
 // setMask emits code that sets the mask to the first n lanes, where n is the value of register CX. The

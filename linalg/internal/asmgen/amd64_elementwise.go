@@ -61,8 +61,7 @@ func (w amd64Operations) setBits(bits uint32, d int) {
 	w.op("VBROADCASTSS %s, %s", w.address(bits), w.v(d))
 }
 
-// address returns the assembly operand for the constant with the given bits. It adds the constant to
-// w.constants.
+// address returns the assembly operand for the constant with the given bits. It adds the constant to w.constants.
 func (w amd64Operations) address(bits uint32) string {
 	w.constant(bits)
 	return fmt.Sprintf("k%08x<>+0(SB)", bits)
@@ -111,8 +110,7 @@ func amd64Elementwise() string {
 }
 
 // amd64ElementwiseKernel emits a kernel that loops over vectors. The last vector may be partial. The arithmetic code is
-// the same for full and partial vectors, but the loads and stores are separate, because masked stores would delay later
-// loads.
+// the same for full and partial vectors, but loads and stores are separate, because masked stores delay later loads.
 func (w *writer) amd64ElementwiseKernel(k elementwiseKernel) {
 	w.begin(k.name+w.name, "%s", k.doc)
 	operands := k.operands()

@@ -196,9 +196,8 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 	w.op("DECQ %s; JNZ segment", counter)
 }
 
-// each calls f(i, mem) for each vector of C, where i is the number of the register that holds the
-// vector and mem is the address of the vector. After each row, it emits code that sets SI to the
-// address of the next row.
+// each calls f(i, mem) for each vector of C, where i is the number of the register that holds the vector and mem is the
+// address of the vector. After each row, it emits code that sets SI to the address of the next row.
 func (w *writer) each(s shape, f func(i int, mem string)) {
 	for i := range s.rows {
 		for v := range s.vectors {

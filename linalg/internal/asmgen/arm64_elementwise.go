@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// arm64Operations implements the interface operations for NEON. The emitted code loads constants from a
-// table, whose address is in R7, into vector register neonConst. Vector register neonTemp holds
-// intermediate results.
+// arm64Operations implements the interface operations for NEON. The emitted code loads constants from a table, whose
+// address is in R7, into vector register neonConst. Vector register neonTemp holds intermediate results.
 type arm64Operations struct{ *body }
 
 const neonConst, neonTemp = 30, 31
@@ -75,8 +74,7 @@ func (w arm64Operations) setBits(bits uint32, d int) {
 	w.op("FMOVQ %d(R7), F%d", 16*w.constant(bits), d)
 }
 
-// greater emits code that sets all bits of neonTemp in the lanes where a > b, and clears the bits of the
-// other lanes.
+// greater emits code that sets all bits of neonTemp in the lanes where a > b, and clears the bits of the other lanes.
 func (w arm64Operations) greater(a, b int) { w.registers3(0x6ea0e400, "fcmgt", "4s", neonTemp, a, b) }
 
 func (w arm64Operations) chooseLess(x int, c float64, a, d int) {

@@ -2,9 +2,8 @@ package main
 
 import "fmt"
 
-// Register rowOffsets[i] holds the offset of row i of A from row 0. Register vectorOffsets[v] holds
-// the offset of vector v of B, and later of C, from vector 0. Row 0 and vector 0 need no register. R18
-// is reserved by the platform.
+// Register rowOffsets[i] holds the offset of row i of A from row 0. Register vectorOffsets[v] holds the offset of
+// vector v of B, and later of C, from vector 0. Row 0 and vector 0 need no register. R18 is reserved by the platform.
 var (
 	rowOffsets    = []int{0, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23}
 	vectorOffsets = []int{0, 26, 25, 24}

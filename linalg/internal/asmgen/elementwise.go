@@ -53,8 +53,7 @@ func (w *body) loadOperands(k elementwiseKernel, load func(operand rune, r int))
 	}
 }
 
-// operands returns the names of all operands of k: the outputs, followed by the inputs that are not also
-// outputs.
+// operands returns the names of all operands of k: the outputs, followed by the inputs that are not also outputs.
 func (k elementwiseKernel) operands() string {
 	operands := k.outputs
 	for _, in := range k.inputs {

@@ -2,9 +2,8 @@ package main
 
 import "math"
 
-// The slices below contain the coefficients of minimax polynomials, computed with the Remez algorithm
-// and rounded to float32. The constant term is first. The comments state the largest error of each
-// polynomial in exact arithmetic.
+// The slices below contain the coefficients of minimax polynomials, computed with the Remez algorithm and rounded to
+// float32. The constant term is first. The comments state the largest error of each polynomial in exact arithmetic.
 var (
 	// expSeries approximates eʳ for |r| ≤ ½ log 2, with a relative error of at most 4.3e-9.
 	expSeries = []float64{1, 1, 0.4999999403953552, 0.1666651964187622, 0.04166839271783829, 0.008368780836462975, 0.0013814466074109077}

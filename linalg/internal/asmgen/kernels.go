@@ -7,10 +7,9 @@ import (
 	"slices"
 )
 
-// A tile kernel computes a tile, a small part of the matrix C in C += A·B; see Contraction in package
-// kernel. The sums of the tile stay in rows × vectors registers. In each step, the kernel loads the
-// vectors of one row of B. For each row of A, it then loads one element into all lanes of a register
-// and multiplies:
+// A tile kernel computes a tile, a small part of the matrix C in C += A·B; see Contraction in package kernel. The sums
+// of the tile stay in rows × vectors registers. In each step, the kernel loads the vectors of one row of B. For each
+// row of A, it then loads one element into all lanes of a register and multiplies:
 //
 //	                       row of B:  b0   b1   b2
 //	                                 ┌────┬────┬────┐
@@ -18,16 +17,14 @@ import (
 //	                              a1 │ c3 │ c4 │ c5 │   c += a·b
 //	                                 └────┴────┴────┘
 
-// A tileKind is a kind of tile. In the table of tile kernels, the kernels of an instruction set are
-// sorted by kind.
+// A tileKind is a kind of tile. In the table of tile kernels, the kernels of an instruction set are sorted by kind.
 type tileKind int
 
 const (
 	full tileKind = iota // whole vectors
-	// A partial tile consists of the last columns of a matrix, which do not fill a vector. A masked
-	// load needs a second instruction, which competes with multiplications for execution units, so
-	// full tiles do not use masks. NEON has no masks, so its partial tiles have one column. Partial
-	// tiles perform 1 % of the multiply-adds of a training step.
+	// A partial tile consists of the last columns of a matrix, which do not fill a vector. A masked load needs a second
+	// instruction, which competes with multiplications for execution units, so full tiles do not use masks. NEON has no
+	// masks, so its partial tiles have one column. Partial tiles perform 1 % of the multiply-adds of a training step.
 	partial
 	// Each row of a quad tile is one vector with four columns from each of several groups of a Contraction.
 	// In a convolution, the groups are neighbouring pixels. Training divides a minibatch of 100 columns
@@ -56,9 +53,8 @@ type isa struct {
 	vectors        int    // largest number of vectors per row of a tile
 	partialColumns int    // largest number of columns of a partial tile
 
-	// peakSums is the number of vectors of sums in the kernel that measures the peak speed. Independent
-	// sums hide the latency of a multiply-add (four cycles) on processors with two (amd64) or four
-	// (arm64) multiply-add units.
+	// peakSums is the number of vectors of sums in the kernel that measures the peak speed. Independent sums hide the
+	// latency of a multiply-add (four cycles) on processors with two (amd64) or four (arm64) multiply-add units.
 	peakSums int
 
 	tiles [kinds][]shape // shapes of the tile kernels of each kind
@@ -73,8 +69,7 @@ type isa struct {
 // encoder's first layer, whose input images have one channel. With blocks of 16 images, tiles of 5×1 reduce the time of
 // its weight gradient by a third, because a row of the convolution kernel has five taps. Tiles of 1×4 and 1×5 reduce
 // the time of its transpose by a sixth, because the three sums of a 1×3 tile are too few to hide the latency of a
-// multiply-add. With blocks of four images, quad and partial tiles of 16 rows reduce the time of the other convolutions
-// by a tenth.
+// multiply-add. With blocks of four images, quad and partial tiles of 16 rows save a tenth for the other convolutions.
 var (
 	avx512 = &isa{"AVX512", 16, "Z", 32, 3, 15, 12, [kinds][]shape{
 		full:    slices.Concat(grid(5, 1), grid(3, 4), []shape{{5, 1}}, grid(3, 8), []shape{tall}),
@@ -147,16 +142,14 @@ var elementwiseKernels = []elementwiseKernel{
 		[]string{"beta1", "rest1", "beta2", "rate", "epsilon"}, (*body).adamax},
 }
 
-// The row kernels process rows of float64. In the Gaussian experiment, a row has only ten numbers, one per
-// draw of a minibatch. Products and sums are rounded separately, so the results are bit-identical to the
-// results of plain Go.
+// The row kernels process rows of float64. In the Gaussian experiment, a row has only ten numbers, one per draw of a
+// minibatch. Products and sums are rounded separately, so the results are bit-identical to the results of plain Go.
 //
 // On amd64, all row kernels use AVX2, because most loads of wider vectors would cross a boundary between
 // cache lines. They do not use masks, because the load of a row would overlap the masked store of the
 // preceding row, and would have to wait until the store has completed.
 
-// A rowKernel describes a kernel that computes a matrix, a row or a column y from a matrix b and the
-// operands a and c:
+// A rowKernel describes a kernel that computes a matrix, a row or a column y from a matrix b and the operands a and c:
 //
 //	y_i = a_i ⊙ b_i + c_i       if y is a matrix
 //	y   = y + Σ_i a_i ⊙ b_i     if y is a single row

@@ -1,6 +1,5 @@
-// Command asmgen generates the SIMD kernels of package linalg/internal/kernel, which are functions in
-// Go assembly. It also generates Go files that list the kernels and define their indices. Run it in
-// this directory:
+// Command asmgen generates the SIMD kernels of package linalg/internal/kernel, which are functions in Go assembly. It
+// also generates Go files that list the kernels and define their indices. Run it in this directory:
 //
 //	go generate
 //

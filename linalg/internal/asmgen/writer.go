@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// A writer builds the text of an assembly file, which contains all kernels of one kind. Its methods
-// emit (append) instructions, labels and comments. Operands are in the order of Go's assembler:
-// sources first, then the destination.
+// A writer builds the text of an assembly file, which contains all kernels of one kind. Its methods emit (append)
+// instructions, labels and comments. Operands are in the order of Go's assembler: sources first, then the destination.
 type writer struct {
 	strings.Builder
 	*isa
@@ -118,8 +117,7 @@ func (w *writer) finish() string {
 	return w.String()
 }
 
-// constant returns the index of a constant in w.constants. If the list does not contain the constant, the function
-// first appends it.
+// constant returns the index of a constant in w.constants. If the list lacks the constant, it appends it.
 func (w *writer) constant(bits uint32) int {
 	if !slices.Contains(w.constants, bits) {
 		w.constants = append(w.constants, bits)

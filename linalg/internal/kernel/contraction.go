@@ -2,8 +2,7 @@ package kernel
 
 import "fmt"
 
-// A Contraction has the same fields as linalg.Contraction, which documents them. Values of either type can be converted
-// to the other.
+// A Contraction has the same fields as linalg.Contraction, which documents them. The types can be converted.
 type Contraction[T Float] struct {
 	Rows, Cols, Steps, Groups int
 
@@ -22,8 +21,7 @@ type Contraction[T Float] struct {
 	Add  bool
 }
 
-// A Segment holds the indices of A and B at which the operands of a segment start. The assembly relies on its layout of
-// two words.
+// A Segment holds the indices of A and B at which the operands of a segment start. The assembly relies on this layout.
 type Segment = struct{ A, B int }
 
 // Run computes the contraction on the calling goroutine. It panics if an operand is too short, an

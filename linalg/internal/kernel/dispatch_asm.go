@@ -2,8 +2,7 @@
 
 package kernel
 
-// The generated assembly implements the functions below. Each function runs the kernel with the given
-// index.
+// The generated assembly implements the functions below. Each function runs the kernel with the given index.
 
 //go:noescape
 func callElementwise(kernel int, args *elementwiseArgs)

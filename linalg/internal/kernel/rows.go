@@ -5,10 +5,9 @@ import (
 	"unsafe"
 )
 
-// The functions in this file implement the loops of broadcasting operations. An operand consists of a
-// slice and its strides: element (i, j) of a is a[i·ar + j·ac], where ac is 1 or 0. If ar is 0, all
-// rows are equal. If ac is 0, all elements of a row are equal. An operand without a parameter for the
-// column stride has column stride 1.
+// The functions in this file implement the loops of broadcasting operations. An operand consists of a slice and its
+// strides: element (i, j) of a is a[i·ar + j·ac], where ac is 1 or 0. If ar is 0, all rows are equal. If ac is 0, all
+// elements of a row are equal. An operand without a parameter for the column stride has column stride 1.
 //
 // The row kernels are for float64. In float32 with SIMD, AddSums and AddRows run a contraction. Most
 // functions are not inlined, so that the compiler keeps the operands in registers. This saves a third of
@@ -20,8 +19,7 @@ type rowArgs struct {
 	rows, cols int
 }
 
-// A rowOperand describes an operand of a row kernel by the address of its first element and its row
-// stride in bytes.
+// A rowOperand describes an operand of a row kernel by the address of its first element and its row stride in bytes.
 type rowOperand struct {
 	first  unsafe.Pointer
 	stride int
@@ -143,8 +141,7 @@ func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
 	}
 }
 
-// AddMulRows adds Σ_i a_i ⊙ b_i to y, where a_i and b_i are rows i of a and b, for i < rows. If the column stride ac is
-// 0, a_i is a scalar.
+// AddMulRows adds Σ_i a_i ⊙ b_i to y, where a_i and b_i are rows i of a and b, i < rows. If ac is 0, a_i is a scalar.
 //
 //go:noinline
 func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {

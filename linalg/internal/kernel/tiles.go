@@ -20,8 +20,7 @@ type tileArgs struct {
 	add   int // 1 to add to C, else 0
 }
 
-// A tileKernel describes the kernel for tiles of rows × vectors, which is at position index in the table of all tile
-// kernels.
+// A tileKernel describes the kernel for tiles of rows × vectors, at position index in the table of all kernels.
 type tileKernel struct{ rows, vectors, index int }
 
 // A tileLookup is a table of kernels. Element [r][v] is the kernel for the tallest tile with v
@@ -110,9 +109,8 @@ func (c *Contraction[T]) tiles() {
 	}
 }
 
-// quads computes the last four columns, j to j+3, of all groups. Each group has four lanes of a vector.
-// If too few groups remain to fill a vector, the last group is repeated. A single remaining group is
-// computed with partial tiles.
+// quads computes the last four columns, j to j+3, of all groups. Each group has four lanes of a vector. If too few
+// groups remain to fill a vector, the last group is repeated. A single remaining group is computed with partial tiles.
 func (c *Contraction[T]) quads(args tileArgs, s *kernelSet, j int) {
 	for g := 0; g < c.Groups; {
 		n := min(c.Groups-g, s.lanes/4)

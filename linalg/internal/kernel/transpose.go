@@ -6,9 +6,8 @@ import "unsafe"
 // src into bands of n rows, and each band into quads [n×4]. The transpose of a quad is a block [4×n] of dst.
 // All strides and offsets are in bytes.
 //
-// The kernel updates the fields matrices and done, but not the pointers dst and src. After the last
-// matrix, an updated pointer could point to unused memory, and the garbage collector aborts the program
-// if it finds such a pointer.
+// The kernel updates the fields matrices and done, but not the pointers dst and src. After the last matrix, an updated
+// pointer could point to unused memory, and the garbage collector aborts the program if it finds such a pointer.
 type transposeArgs struct {
 	dst, src       unsafe.Pointer
 	dstRow, srcRow int // row strides
