@@ -22,7 +22,7 @@ type Contraction[T Float] struct {
 	Rows, Cols, Steps, Groups int
 
 	C                    []T // element (i, j) of C_g is C[CStart + g·CGroup + i·CRow + j]
-	CStart, CRow, CGroup int // only CGroup may be negative
+	CStart, CRow, CGroup int
 
 	A           []T // element (i, p) of A_s is A[Segments[s].A + i·ARow + p·AStep]
 	ARow, AStep int
@@ -39,8 +39,8 @@ type Contraction[T Float] struct {
 // A Segment of a Contraction holds the indices at which A_s and B_{s,0} start in the slices A and B.
 type Segment = struct{ A, B int }
 
-// Run computes the contraction on the calling goroutine. It panics if an operand is too short, an
-// index is negative, or a stride other than CGroup is negative.
+// Run computes the contraction on the calling goroutine. It panics if an operand is too short, or an index or a
+// stride is negative.
 func (c *Contraction[T]) Run() { (*kernel.Contraction[T])(c).Run() }
 
 // The functions below compute the matrix products of a dense layer Y = W·X + b. Affine computes Y. If δ is the gradient

@@ -24,8 +24,8 @@ type Contraction[T Float] struct {
 // A Segment holds the indices of A and B at which the operands of a segment start. The assembly relies on this layout.
 type Segment = struct{ A, B int }
 
-// Run computes the contraction on the calling goroutine. It panics if an operand is too short, an
-// index is negative, or a stride other than CGroup is negative.
+// Run computes the contraction on the calling goroutine. It panics if an operand is too short, or an index or a stride
+// is negative.
 func (c *Contraction[T]) Run() {
 	if min(c.Rows, c.Cols, c.Groups) <= 0 {
 		return
@@ -47,12 +47,11 @@ func (c *Contraction[T]) check() {
 		}
 		lastA, lastB = max(lastA, s.A), max(lastB, s.B)
 	}
-	groups := (c.Groups - 1) * c.CGroup
-	firstC, lastC := c.CStart+min(0, groups), c.CStart+max(0, groups)+(c.Rows-1)*c.CRow+c.Cols-1
+	lastC := c.CStart + (c.Groups-1)*c.CGroup + (c.Rows-1)*c.CRow + c.Cols - 1
 	lastA += (c.Rows-1)*c.ARow + (c.Steps-1)*c.AStep
 	lastB += (c.Groups-1)*c.BGroup + (c.Steps-1)*c.BStep + c.Cols - 1
 	empty := c.Steps <= 0 || len(c.Segments) == 0
-	if min(c.CRow, c.ARow, c.AStep, c.BStep, c.BGroup) < 0 || firstC < 0 || lastC >= len(c.C) ||
+	if min(c.CStart, c.CRow, c.CGroup, c.ARow, c.AStep, c.BStep, c.BGroup) < 0 || lastC >= len(c.C) ||
 		!empty && (lastA >= len(c.A) || lastB >= len(c.B)) || c.Bias != nil && len(c.Bias) < c.Rows {
 		panic(fmt.Sprintf("linalg: Contraction: an operand is too short or a stride is negative: %d groups [%d×%d], %d steps, %d segments; C has %d elements, A %d, B %d, the bias %d",
 			c.Groups, c.Rows, c.Cols, c.Steps, len(c.Segments), len(c.C), len(c.A), len(c.B), len(c.Bias)))
