@@ -46,6 +46,14 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
+// noError ends the test if err is not nil.
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // few is the folder of a dataset of synthetic digits: 120 for training, 24 for validation and 6 for testing.
 var few string
 
@@ -53,9 +61,7 @@ var few string
 func fewName(t *testing.T) string {
 	t.Helper()
 	set, err := data.Load(t.Context(), few, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return set.Name
 }
 
@@ -94,9 +100,7 @@ func ownImages(t *testing.T, train, test int) (folder string) {
 		}
 		return p
 	}
-	if err := writeImages(folder, pixels(train), pixels(test)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, writeImages(folder, pixels(train), pixels(test)))
 	return folder
 }
 
@@ -182,24 +186,18 @@ func tinyEval(checkpoint, seed string, more ...string) []string {
 func read(t *testing.T, elem ...string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(elem...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return b
 }
 
 func write(t *testing.T, b []byte, elem ...string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(elem...), b, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(filepath.Join(elem...), b, 0o644))
 }
 
 func remove(t *testing.T, elem ...string) {
 	t.Helper()
-	if err := os.Remove(filepath.Join(elem...)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Remove(filepath.Join(elem...)))
 }
 
 func exists(elem ...string) bool {
@@ -229,9 +227,7 @@ func contents(t *testing.T, folder string) map[string]string {
 		all[name] = string(read(t, path))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return all
 }
 
@@ -295,9 +291,7 @@ func object(t *testing.T, stdout string) map[string]any {
 func saved(t *testing.T, folder string) *state {
 	t.Helper()
 	s, err := decodeState(read(t, folder, stateFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return s
 }
 

@@ -24,9 +24,7 @@ import (
 func digits(t *testing.T) data.Set {
 	t.Helper()
 	set, err := data.Load(t.Context(), "synthetic", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return set
 }
 
@@ -106,9 +104,7 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 	}
 	for which := range slices.Chunk(order, c.batch) {
 		elbo, err := c.trainer.Step(t.Context(), which, binarise)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		training += elbo * float64(len(which)) / float64(len(order))
 	}
 	var tape ad.Tape[float32]
@@ -184,9 +180,7 @@ func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64,
 func tensors(t *testing.T, elem ...string) (map[string][]float32, map[string]string) {
 	t.Helper()
 	f, err := safetensors.Decode(read(t, elem...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	all := map[string][]float32{}
 	for _, tensor := range f.Tensors {
 		all[tensor.Name] = tensor.Data

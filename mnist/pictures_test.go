@@ -15,9 +15,7 @@ import (
 func pixels(t *testing.T, elem ...string) *image.Gray {
 	t.Helper()
 	p, err := png.Decode(bytes.NewReader(read(t, elem...)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return p.(*image.Gray)
 }
 

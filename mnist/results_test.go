@@ -37,9 +37,7 @@ func stored(t *testing.T, folder string) *table {
 			stored.seeds = append(stored.seeds, x.Seed)
 		}
 	}
-	if err := stored.open(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, stored.open())
 	return stored
 }
 
@@ -47,9 +45,7 @@ func stored(t *testing.T, folder string) *table {
 func after2000(t *testing.T) *table {
 	table := stored(t, "full")
 	table.out, table.seeds = "results/2000", table.seeds[:1]
-	if err := table.open(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, table.open())
 	return table
 }
 
@@ -153,9 +149,7 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 	} {
 		name := filepath.Join("results", c.file)
 		m, err := model.ReadCheckpoint(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		metrics, err := readMetrics(openRun(t, c.table, c.run))
 		if best := model.Best(metrics); err != nil || m.Config != c.run.config || m.Seed != c.run.Seed || m.Epoch != best.Epoch || m.ELBO != best.ValELBO {
 			t.Errorf("%s contains %+v, seed %d, epoch %d, validation ELBO %v, but the run is %+v with the best epoch %+v (error: %v)", name, m.Config, m.Seed, m.Epoch, m.ELBO, c.run, best, err)
@@ -166,9 +160,7 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 func openRun(t *testing.T, table *table, k task) *os.Root {
 	t.Helper()
 	root, err := table.root.OpenRoot(k.Run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() { root.Close() })
 	return root
 }
@@ -186,9 +178,7 @@ func TestTableOfUntiedRunsMatchesTheResults(t *testing.T) {
 		for _, seed := range c.seeds {
 			var untied, tied struct{ ELBOs, NLLs []float64 }
 			err := errors.Join(json.Unmarshal(read(t, "results/untied/"+c.untied+seed+"/evaluation.json"), &untied), json.Unmarshal(read(t, "results/table/"+c.tied+seed+"/evaluation.json"), &tied))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			metrics := jsonLines[model.Metrics](t, string(read(t, "results/untied/"+c.untied+seed+"/metrics.jsonl")))
 			last := metrics[len(metrics)-1]
 			elbos, nlls = append(elbos, fmt.Sprintf("%.2f", untied.ELBOs[0])), append(nlls, fmt.Sprintf("%.2f", untied.NLLs[0]))
@@ -238,13 +228,9 @@ func TestDamagedResultsAreRefused(t *testing.T) {
 	folder := filepath.Join(table.out, k.Run)
 	original := read(t, folder, evaluationFile)
 	all, err := readMetrics(openRun(t, table, k))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	e, err := table.check(k, all, original)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	number := fmt.Sprint(e.NLLs[1])
 	for name, c := range map[string][2]string{
 		"truncated":         {"\"seconds\"", ""},

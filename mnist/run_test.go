@@ -55,9 +55,7 @@ func cancelled(t *testing.T, text string, args ...string) (stderr string) {
 func folderOf(t *testing.T, folder string) *os.Root {
 	t.Helper()
 	root, err := os.OpenRoot(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() { root.Close() })
 	return root
 }
@@ -79,9 +77,7 @@ func TestAnInterruptedRunIsBitIdentical(t *testing.T) {
 	if err == nil {
 		err = c.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	line := make([]byte, len("epoch 2"))
 	if _, err := io.ReadFull(stdout, line); err != nil || string(line) != "epoch 2" {
 		t.Errorf("the resumed process begins with %q (%v), want epoch 2", line, err)
@@ -155,9 +151,7 @@ func TestAFailedWriteLosesNothing(t *testing.T) {
 		if status := program.Run(t.Context(), tiny(dir, "-epochs", "3"), block, &stderr); status != 1 || !strings.Contains(stderr.String(), "cannot write "+filepath.Join(dir, file)+" is not a regular file") {
 			t.Errorf("if %s cannot be written: status %d, %s", file, status, stderr.String())
 		}
-		if err := errors.Join(os.Remove(filepath.Join(dir, file)), os.Rename(filepath.Join(dir, "kept"), filepath.Join(dir, file))); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errors.Join(os.Remove(filepath.Join(dir, file)), os.Rename(filepath.Join(dir, "kept"), filepath.Join(dir, file))))
 		mustRun(t, resume(dir)...)
 		sameFiles(t, "resumed after a failed write of "+file, whole, dir)
 	}
@@ -341,9 +335,7 @@ func TestARunSurvivesFailuresOfItsOutput(t *testing.T) {
 	if err == nil {
 		err = c.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	stdout.Close() // without ignoreBrokenPipes, SIGPIPE would end the process
 	if err := c.Wait(); err != nil {
 		t.Errorf("with a broken pipe, the process ends with %v", err)

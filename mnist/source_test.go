@@ -14,9 +14,7 @@ import (
 func TestRunsAndEvaluationsNameTheirImages(t *testing.T) {
 	folder, out := ownImages(t, 90, 7), filepath.Join(t.TempDir(), "run")
 	set, err := data.Load(t.Context(), folder, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	stdout, stderr := mustRun(t, "train", "-data", folder, "-latent", "2", "-batch", "25", "-out", out, "-epochs", "1")
 	if !strings.Contains(stdout, " on "+set.Name+" ") || stderr != "" {
 		t.Errorf("stdout %s, stderr %s, want the name %s", stdout, stderr, set.Name)

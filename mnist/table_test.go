@@ -213,19 +213,13 @@ func TestListAndTask(t *testing.T) {
 	// Run 0 is running, run 1 is done, run 2 was interrupted, and the result of run 3 is damaged.
 	cancelled(t, "training ", tinyTable(out, "-task", "2")...)
 	for _, i := range []int{0, 3} {
-		if err := os.Mkdir(filepath.Join(out, tinyRuns[i]), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.Mkdir(filepath.Join(out, tinyRuns[i]), 0o755))
 	}
 	lock, err := filelock.Take(folderOf(t, filepath.Join(out, tinyRuns[0])), lockFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer lock.Close()
 	write(t, []byte("{"), out, tinyRuns[3], evaluationFile)
-	if err := os.Chmod(out, 0o500); err != nil { // -list needs no write permission
-		t.Fatal(err)
-	}
+	noError(t, os.Chmod(out, 0o500)) // -list needs no write permission
 	defer os.Chmod(out, 0o700)
 	list("running", "done", "open", "open")
 	stdout, _ = mustRun(t, tinyTable(out, "-list")...)

@@ -43,9 +43,7 @@ func TestProgressOfARun(t *testing.T) {
 // The encoder's mean of z is 10²⁰, so log p(z) is −∞ in float32. The run must then return an error.
 func TestAnInfiniteValidationELBOIsAnError(t *testing.T) {
 	r, err := newRun(tinySettings(), digits(t), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	r.training = nil
 	for _, p := range r.trainer.Params {
 		if p.Name == "encoder.mean.bias" {
@@ -62,9 +60,7 @@ func TestAnInfiniteValidationELBOIsAnError(t *testing.T) {
 func TestTheCurveMatchesTheCheckedInFigure(t *testing.T) {
 	run := "results/2000/vae-85547"
 	all, err := readMetrics(folderOf(t, run))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	r := &trainingRun{state: state{Settings: model.Defaults(), Data: "mnist", Metrics: all}}
 	if got := r.curve(); !bytes.Equal(got, read(t, "pictures", curveFile)) {
 		t.Errorf("the curve differs from pictures/curve.svg; go test -update draws it again")
@@ -81,21 +77,13 @@ func TestTheCurveMatchesTheCheckedInFigure(t *testing.T) {
 func tinyState(t *testing.T) (*state, []byte) {
 	t.Helper()
 	r, err := newRun(tinySettings(), digits(t), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	f, err := lockFolder(os.OpenRoot(t.TempDir()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer f.close()
-	if err := r.train(t.Context(), f, io.Discard, io.Discard, ""); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, r.train(t.Context(), f, io.Discard, io.Discard, ""))
 	s, err := f.readState()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return s, read(t, f.Name(), stateFile)
 }
 
@@ -109,9 +97,7 @@ func encodeWith(r *trainingRun, text string, best []model.Param[float32]) []byte
 func TestImpossibleStatesAreRefused(t *testing.T) {
 	s, b := tinyState(t)
 	r, err := newRun(s.Settings, digits(t), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	original := s.weights.Metadata["progress"]
 	if again := encodeWith(r, original, r.best); !bytes.Equal(again, b) {
 		t.Fatal("the state differs after reading and writing")
@@ -172,14 +158,10 @@ func TestImpossibleStatesAreRefused(t *testing.T) {
 func TestAStateOfManyEpochsCanBeRead(t *testing.T) {
 	s, _ := tinyState(t)
 	r, err := newRun(s.Settings, digits(t), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	r.Data = strings.Repeat("x", 20<<20) // longer than the metrics of 150,000 epochs
 	text, err := json.Marshal(r.state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if s, err := decodeState(encodeWith(r, string(text), r.best)); err != nil || s.Data != r.Data {
 		t.Errorf("a state with a long header cannot be read: %v", err)
 	}

@@ -40,9 +40,7 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 			dir, flags := t.TempDir(), strings.Fields(c.flags)
 			stdout, _ := mustRun(t, append([]string{"train", "-out", dir}, flags...)...)
 			set, err := data.Load(t.Context(), flags[slices.Index(flags, "-data")+1], nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			course := newCourse(set.Train, c.config, c.n, c.batch, c.rate, c.seed)
 			metrics := metricsOf(t, dir)
 			if len(metrics) != c.epochs {
