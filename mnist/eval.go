@@ -26,7 +26,7 @@ type evalFlags struct {
 
 func newEvalFlags() *evalFlags {
 	f := &evalFlags{Flags: command.NewFlags()}
-	f.StringVar(&f.checkpoint, "checkpoint", "", "`file` of the model, or the folder of its run (required)")
+	f.StringVar(&f.checkpoint, "checkpoint", "", "`file` of the model, or the folder of its run (required); its state.safetensors has the weights after\nthe last epoch")
 	dataFlag(f.Flags, &f.data)
 	f.Count(&f.limit, "limit", 0, 0, "`number` of images to evaluate, starting with the first, such as 1000; 0 for all (10,000 with -simulated),\nwhich takes hours")
 	f.Count(&f.options.Samples, "samples", 1000, 1, "`number` of importance samples for each image")

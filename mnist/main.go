@@ -71,13 +71,17 @@ func loadData(ctx context.Context, folder string, stderr io.Writer) (data.Set, e
 	return data.Load(ctx, folder, func(m string) { fmt.Fprintln(stderr, m) })
 }
 
-// readCheckpoint reads a model. The argument name is the value of -checkpoint: a model file or the folder of a run.
+// readCheckpoint reads a model. The argument name is the value of -checkpoint: a model file, the folder of a run, or its
+// state, which contains the weights after the last epoch.
 func readCheckpoint(name string) (model.Checkpoint, error) {
 	if name == "" {
 		return model.Checkpoint{}, command.UsageError("-checkpoint is missing: specify a model file or the folder of a run")
 	}
 	if s, err := os.Stat(name); err == nil && s.IsDir() {
 		name = filepath.Join(name, modelFile)
+	}
+	if filepath.Base(name) == stateFile {
+		return lastCheckpoint(filepath.Dir(name))
 	}
 	return model.ReadCheckpoint(name)
 }

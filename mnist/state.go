@@ -81,17 +81,35 @@ type state struct {
 	weights safetensors.File
 }
 
-// readState reads the state of the run. If there is no state file, the error wraps fs.ErrNotExist.
-func (f *folder) readState() (*state, error) {
-	b, err := atomicfile.ReadIn(f.Root, stateFile)
+// readState reads the state of the run in a folder. If there is no state file, the error wraps fs.ErrNotExist.
+func readState(root *os.Root) (*state, error) {
+	b, err := atomicfile.ReadIn(root, stateFile)
 	if err != nil {
 		return nil, err
 	}
 	s, err := decodeState(b)
 	if err != nil {
-		err = fmt.Errorf("%s cannot be read: %w", filepath.Join(f.Name(), stateFile), err)
+		err = fmt.Errorf("%s cannot be read: %w", filepath.Join(root.Name(), stateFile), err)
 	}
 	return s, err
+}
+
+// lastCheckpoint returns the model with the weights after the last epoch of the run in a folder.
+func lastCheckpoint(folder string) (c model.Checkpoint, err error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return c, err
+	}
+	defer root.Close()
+	s, err := readState(root)
+	if err != nil {
+		return c, err
+	}
+	params := model.NewParams[float32](s.Settings.Config, 0, 0)
+	if _, err := model.NewTrainer(s.Settings.Config, params, s.Settings.Rate, 0).Restore(s.weights, 0); err != nil {
+		return c, fmt.Errorf("%s is damaged: %w", filepath.Join(folder, stateFile), err)
+	}
+	return model.Checkpoint{Config: s.Settings.Config, Params: params, Epoch: len(s.Metrics), Data: s.Data, DataSHA256: s.DataSHA256}, nil
 }
 
 // decodeState decodes the contents of stateFile. It does not check the weights, because their shapes depend on

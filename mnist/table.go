@@ -214,7 +214,7 @@ func (t *table) do(ctx context.Context, number int) (*result, error) {
 func (t *table) start(k task, f *folder) (*trainingRun, error) {
 	s := model.Defaults()
 	s.Config, s.Seed, s.Epochs, s.Patience, s.Train = k.config, k.Seed, t.Epochs, t.Patience, t.Train
-	old, err := f.readState()
+	old, err := readState(f.Root)
 	if err := unlessMissing(err); err != nil {
 		return nil, err
 	}

@@ -70,7 +70,7 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 		defer f.close()
-		if old, err = f.readState(); err != nil {
+		if old, err = readState(f.Root); err != nil {
 			return err
 		}
 		s = old.Settings

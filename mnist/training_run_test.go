@@ -82,7 +82,7 @@ func tinyState(t *testing.T) (*state, []byte) {
 	noError(t, err)
 	defer f.close()
 	noError(t, r.train(t.Context(), f, io.Discard, io.Discard, ""))
-	s, err := f.readState()
+	s, err := readState(f.Root)
 	noError(t, err)
 	return s, read(t, f.Name(), stateFile)
 }
