@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"hvae/bench/plot"
 	"hvae/mnist/data"
 	"hvae/mnist/eval"
 	"hvae/mnist/model"
@@ -64,13 +65,18 @@ func TestCheckedInTablesMatchTheirRuns(t *testing.T) {
 			t.Errorf("%s contains the results of %d runs, want %d", table.out, len(r.Results), len(table.tasks))
 		}
 		for name, want := range r.files() {
-			path := filepath.Join(table.out, name)
-			if got, err := os.ReadFile(path); !bytes.Equal(got, want) || err != nil && want != nil {
-				t.Errorf("%s disagrees with the runs (%v); go test -update writes it again", path, err)
-				if *update {
-					os.WriteFile(path, want, 0o644)
-				}
-			}
+			matches(t, filepath.Join(table.out, name), want)
+		}
+	}
+}
+
+// matches checks that the named file has the given contents, or does not exist if they are nil.
+func matches(t *testing.T, name string, want []byte) {
+	t.Helper()
+	if got, err := os.ReadFile(name); !bytes.Equal(got, want) || err != nil && want != nil {
+		t.Errorf("%s disagrees with the runs (%v); go test -update writes it again", name, err)
+		if *update {
+			os.WriteFile(name, want, 0o644)
 		}
 	}
 }
@@ -172,7 +178,7 @@ func TestTableOfUntiedRunsMatchesTheResults(t *testing.T) {
 		seeds        []string
 	}{
 		{"hvae-k1-untied", "hvae-k1-fixed", []string{"-85547", "-12345", "-98765"}},
-		{"hvae-k5-untied-varied", "hvae-k5-free-varied", []string{"-85547", "-12345"}},
+		{"hvae-k5-untied-varied", "hvae-k5-free-varied", []string{"-85547", "-12345", "-98765"}},
 	} {
 		var elbos, nlls, differences, volumes []string
 		for _, seed := range c.seeds {
@@ -192,8 +198,8 @@ func TestTableOfUntiedRunsMatchesTheResults(t *testing.T) {
 	}
 }
 
-// The table of runs at equal work must agree with worth.jsonl, which contains the evaluations of all runs. The runs of
-// each model are in the same order of seeds.
+// The table and the figure of runs at equal work must agree with worth.jsonl, which contains the evaluations of all
+// runs. The runs of each model are in the same order of seeds.
 func TestTableOfEqualWorkMatchesTheResults(t *testing.T) {
 	type run struct {
 		Arm    string
@@ -203,22 +209,27 @@ func TestTableOfEqualWorkMatchesTheResults(t *testing.T) {
 	for _, r := range jsonLines[run](t, string(read(t, "results/worth.jsonl"))) {
 		arms[r.Arm] = append(arms[r.Arm], r)
 	}
-	for arm, runs := range arms {
+	chart := plot.Chart{Title: "Training start further, with equal work", XLabel: "work (epochs of a VAE)", YLabel: "annealed NLL ± s.d. over seeds (nats)", XTicks: []float64{0, 130}, Dodge: true}
+	for _, arm := range []string{"start", "vae", "mean", "importance", "tied", "untied"} {
 		var elbos, nlls, annealed, differences []float64
-		for i, r := range runs {
+		for i, r := range arms[arm] {
 			elbos, nlls, annealed = append(elbos, r.Result.ELBO), append(nlls, r.Result.NLL), append(annealed, -r.Result.Lower)
 			differences = append(differences, arms["importance"][i].Result.Lower-r.Result.Lower)
 		}
-		difference := ""
-		if arm == "tied" {
-			difference = signed(eval.MeanSE(differences))
-		}
 		mean := func(x []float64) string { return strings.ReplaceAll(eval.PlusMinus(eval.MeanSD(x)), "-", "−") }
-		line := fmt.Sprintf("| `%s` | %d | %s | %s | %s | %s |", arm, len(runs), mean(elbos), mean(nlls), mean(annealed), difference)
+		line := fmt.Sprintf("| `%s` | %d | %s | %s | %s |", arm, len(elbos), mean(elbos), mean(nlls), mean(annealed))
+		if arm != "start" {
+			after, sd := eval.MeanSD(annealed)
+			chart.Series = append(chart.Series, plot.Series{Label: arm, X: []float64{0, 130}, Y: []float64{-arms["start"][0].Result.Lower, float64(after)}, Error: []float64{0, float64(sd)}})
+			if arm != "importance" {
+				line += " " + signed(eval.MeanSE(differences)) + " |"
+			}
+		}
 		if !strings.Contains(readme, line) {
 			t.Errorf("results/README.md lacks the line\n%s", line)
 		}
 	}
+	matches(t, "results/worth.svg", chart.SVG())
 }
 
 // A result must be refused if it is damaged, if values are missing, or if it does not match the metrics of its run.
