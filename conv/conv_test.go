@@ -286,8 +286,8 @@ func TestMisusePanics(t *testing.T) {
 		"Same(4, 4, 1, 1, 3, 0): all arguments must be positive":                                                    func() { Same(4, 4, 1, 1, 3, 0) },
 		"Conv: invalid geometry {InH:0 ":                                                                            convWith(func(g *Geometry) { g.InH = 0 }),
 		"PadTop:-1 PadLeft:0}: sizes and stride must be positive, and padding must not be negative":                 convWith(func(g *Geometry) { g.PadTop = -1 }),
-		"Conv: PadLeft = 3 must be less than the kernel size 3":                                                     convWith(func(g *Geometry) { g.PadLeft = 3 }),
-		"Conv: OutH = 3 is too large: outputs from number 2 on would depend only on padding; the geomet":            convWith(func(g *Geometry) { g.OutH = 3 }),
+		"Conv: PadLeft = 3 must be less than the kernel size 3, and OutW":                                           convWith(func(g *Geometry) { g.PadLeft = 3 }),
+		"kernel size 3, and OutH = 3 at most 2, because outputs must not depend only on padding; the geomet":        convWith(func(g *Geometry) { g.OutH = 3 }),
 	} {
 		func() {
 			defer func() {

@@ -41,18 +41,16 @@ func Same(inH, inW, inC, outC, kernel, stride int) Geometry {
 	if min(inH, inW, inC, outC, kernel, stride) < 1 {
 		panic(fmt.Sprintf("conv: Same(%d, %d, %d, %d, %d, %d): all arguments must be positive", inH, inW, inC, outC, kernel, stride))
 	}
-	outH, top := same(inH, kernel, stride)
-	outW, left := same(inW, kernel, stride)
+	same := func(size int) (out, before int) {
+		out = (size + stride - 1) / stride
+		return out, max(0, (out-1)*stride+kernel-size) / 2
+	}
+	outH, top := same(inH)
+	outW, left := same(inW)
 	return Geometry{
 		InH: inH, InW: inW, InC: inC, OutH: outH, OutW: outW, OutC: outC,
 		KernelH: kernel, KernelW: kernel, Stride: stride, PadTop: top, PadLeft: left,
 	}
-}
-
-// same returns the output size ⌈size/stride⌉ and the padding before the first pixel for SAME padding along one axis.
-func same(size, kernel, stride int) (out, before int) {
-	out = (size + stride - 1) / stride
-	return out, max(0, (out-1)*stride+kernel-size) / 2
 }
 
 // In returns InH·InW·InC, the number of elements of an input image. B images form a matrix [In×B].
@@ -80,11 +78,9 @@ func (g *Geometry) check(name string) {
 		axis
 		pad, out string
 	}{{g.vertical(), "PadTop", "OutH"}, {g.horizontal(), "PadLeft", "OutW"}} {
-		if c.axis.pad >= c.kernel {
-			panic(fmt.Sprintf("conv: %s: %s = %d must be less than the kernel size %d; the geometry is %+v", name, c.pad, c.axis.pad, c.kernel, *g))
-		}
-		if largest := (c.in-1+c.axis.pad)/c.stride + 1; c.axis.out > largest {
-			panic(fmt.Sprintf("conv: %s: %s = %d is too large: outputs from number %d on would depend only on padding; the geometry is %+v", name, c.out, c.axis.out, largest, *g))
+		if largest := (c.in-1+c.axis.pad)/c.stride + 1; c.axis.pad >= c.kernel || c.axis.out > largest {
+			panic(fmt.Sprintf("conv: %s: %s = %d must be less than the kernel size %d, and %s = %d at most %d, because outputs must not depend only on padding; the geometry is %+v",
+				name, c.pad, c.axis.pad, c.kernel, c.out, c.axis.out, largest, *g))
 		}
 	}
 }
@@ -123,21 +119,17 @@ func (a axis) outputs(i int) (first, last int) {
 // output pixels that depend on it.
 type run struct{ pixel, count, first, last int }
 
-// outputRuns divides output pixels lo to hi−1 into runs and appends the runs to list. Each run consists of neighbouring
-// pixels with the same taps.
-func outputRuns(list []run, a axis, lo, hi int) []run {
-	return runs(list, lo, hi, 1, 0, a.taps)
-}
+// outputRuns divides output pixels lo to hi−1 into runs of neighbouring pixels with the same taps.
+func outputRuns(a axis, lo, hi int) []run { return runs(lo, hi, 1, 0, a.taps) }
 
-// inputRuns divides input pixels lo to hi−1 into runs and appends the runs to list. Successive pixels of a run are
-// a.stride pixels apart. From each pixel to the next, the range of dependent output pixels moves by one.
-func inputRuns(list []run, a axis, lo, hi int) []run {
-	return runs(list, lo, hi, a.stride, 1, a.outputs)
-}
+// inputRuns divides input pixels lo to hi−1 into runs. Successive pixels of a run are a.stride pixels apart. From each
+// pixel to the next, the range of dependent output pixels moves by one.
+func inputRuns(a axis, lo, hi int) []run { return runs(lo, hi, a.stride, 1, a.outputs) }
 
 // runs implements outputRuns and inputRuns. A run is a maximal sequence of pixels i, i + distance, i + 2·distance, …
 // between lo and hi−1 such that both results of rangeOf increase by shift from each pixel to the next.
-func runs(list []run, lo, hi, distance, shift int, rangeOf func(pixel int) (first, last int)) []run {
+func runs(lo, hi, distance, shift int, rangeOf func(pixel int) (first, last int)) []run {
+	list := make([]run, 0, 16)
 	for start := lo; start < min(lo+distance, hi); start++ {
 		begin := len(list)
 		for pixel := start; pixel < hi; pixel += distance {

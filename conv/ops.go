@@ -40,18 +40,16 @@ func gradient[T linalg.Float](t *ad.Tape[T], g *Geometry, position int, f form[T
 	if bias != nil {
 		b = bias.Value
 	}
+	g.check([...]string{output: "Conv", weights: "WeightGradient", input: "Transpose"}[position])
 	f[position] = nil
 	switch delta, w, x := f[output], f[weights], f[input]; position {
 	case output:
-		g.check("Conv")
 		y = t.Result(g.Out(), x.Cols())
 		conv(g, y.Value, w.Value, x.Value, b)
 	case input:
-		g.check("Transpose")
 		y = t.Result(g.In(), delta.Cols())
 		transpose(g, y.Value, w.Value, delta.Value, b)
 	case weights:
-		g.check("WeightGradient")
 		y = t.Result(g.Taps(), g.OutC)
 		weightGradient(g, y.Value, delta.Value, x.Value, t.Scratch(len(delta.Value.Data)))
 	}

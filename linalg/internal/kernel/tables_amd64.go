@@ -12,9 +12,9 @@ var kernelSets = [levels]*kernelSet{
 		transposes: []transposeKernel{{16, 0}, {8, 1}},
 		lanes:      16, vectors: 3, partialColumns: 15,
 		full: newTileLookup([]tileKernel{
-			{1, 1, 0}, {1, 2, 1}, {1, 3, 2}, {1, 4, 3}, {1, 5, 4},
-			{4, 1, 5}, {4, 2, 6}, {4, 3, 7},
-			{5, 1, 8},
+			{1, 1, 0}, {1, 2, 1}, {1, 3, 2},
+			{4, 1, 3}, {4, 2, 4}, {4, 3, 5},
+			{5, 1, 6}, {5, 2, 7}, {5, 3, 8},
 			{8, 1, 9}, {8, 2, 10}, {8, 3, 11},
 			{16, 1, 12},
 		}),
@@ -35,16 +35,16 @@ var kernelSets = [levels]*kernelSet{
 		transposes: []transposeKernel{{8, 1}},
 		lanes:      8, vectors: 3, partialColumns: 7,
 		full: newTileLookup([]tileKernel{
-			{1, 1, 20}, {1, 2, 21}, {1, 3, 22}, {1, 4, 23}, {1, 5, 24},
-			{4, 1, 25}, {4, 2, 26}, {4, 3, 27},
+			{1, 1, 20}, {1, 2, 21}, {1, 3, 22},
+			{4, 1, 23}, {4, 2, 24}, {4, 3, 25},
 		}),
 		partial: newTileLookup([]tileKernel{
-			{1, 1, 28},
-			{4, 1, 29},
+			{1, 1, 26},
+			{4, 1, 27},
 		}),
 		quad: newTileLookup([]tileKernel{
-			{1, 1, 30},
-			{4, 1, 31},
+			{1, 1, 28},
+			{4, 1, 29},
 		}),
 	},
 }

@@ -27,7 +27,7 @@ type tileKernel struct{ rows, vectors, index int }
 // vectors and at most r rows.
 type tileLookup [maxRows + 1][maxVectors + 1]tileKernel
 
-const maxRows, maxVectors = 16, 5
+const maxRows, maxVectors = 16, 4
 
 func newTileLookup(tiles []tileKernel) (t tileLookup) {
 	for rows := range t {
@@ -72,10 +72,7 @@ func (c *Contraction[T]) tiles() {
 	// tiles and then partial tiles compute its remaining columns. Otherwise, a tile computes remaining columns of
 	// several groups. Each of its vectors belongs to a different group. If only four columns of each group remain, a
 	// vector holds four columns from each of several groups.
-	vectors, rows := s.vectors, min(c.Rows, maxRows)
-	for vectors < maxVectors && s.full[rows][vectors+1].rows == s.full[rows][vectors].rows {
-		vectors++ // tiles of one row may be wider
-	}
+	vectors := s.vectors
 	wide := vectors * s.lanes
 	done := c.Cols / wide * wide
 	args.cVector, args.bVector, args.lanes = 4*s.lanes, 4*s.lanes, s.lanes

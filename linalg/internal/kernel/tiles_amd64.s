@@ -214,166 +214,6 @@ store:
 	VZEROUPPER
 	RET
 
-// tile1x4AVX512 keeps vector v of row i of C in register 4·i + v (Z0-Z3) and B in Z4-Z7. Elements of A are in the registers after B.
-TEXT tile1x4AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R9*1)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS (BX), Z4
-	VMOVUPS (BX)(DX*1), Z5
-	VMOVUPS (BX)(DX*2), Z6
-	VMOVUPS (BX)(R9*1), Z7
-	VBROADCASTSS (SI), Z8
-	VFMADD231PS Z8, Z4, Z0
-	VFMADD231PS Z8, Z5, Z1
-	VFMADD231PS Z8, Z6, Z2
-	VFMADD231PS Z8, Z7, Z3
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	VADDPS (SI)(R9*1), Z3, Z3
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	VMOVUPS Z3, (SI)(R9*1)
-	VZEROUPPER
-	RET
-
-// tile1x5AVX512 keeps vector v of row i of C in register 5·i + v (Z0-Z4) and B in Z5-Z9. Elements of A are in the registers after B.
-TEXT tile1x5AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R9*1)
-	PREFETCHT0 (SI)(DX*4)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS (BX), Z5
-	VMOVUPS (BX)(DX*1), Z6
-	VMOVUPS (BX)(DX*2), Z7
-	VMOVUPS (BX)(R9*1), Z8
-	VMOVUPS (BX)(DX*4), Z9
-	VBROADCASTSS (SI), Z10
-	VFMADD231PS Z10, Z5, Z0
-	VFMADD231PS Z10, Z6, Z1
-	VFMADD231PS Z10, Z7, Z2
-	VFMADD231PS Z10, Z8, Z3
-	VFMADD231PS Z10, Z9, Z4
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	VADDPS (SI)(R9*1), Z3, Z3
-	VADDPS (SI)(DX*4), Z4, Z4
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	VMOVUPS Z3, (SI)(R9*1)
-	VMOVUPS Z4, (SI)(DX*4)
-	VZEROUPPER
-	RET
-
 // tile4x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z3) and B in Z4. Elements of A are in the registers after B.
 TEXT tile4x1AVX512<>(SB), NOSPLIT, $0-16
 
@@ -779,6 +619,270 @@ store:
 	VMOVUPS Z3, (SI)
 	ADDQ R8, SI
 	VMOVUPS Z4, (SI)
+	VZEROUPPER
+	RET
+
+// tile5x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z9) and B in Z10-Z11. Elements of A are in the registers after B.
+TEXT tile5x2AVX512<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+
+	// Load the strides of rows, vectors and steps.
+	MOVQ tileArgs_aRow(DI), R8
+	MOVQ tileArgs_bVector(DI), DX
+	LEAQ (R8)(R8*2), R9
+	MOVQ tileArgs_aStep(DI), R12
+	MOVQ tileArgs_bStep(DI), R13
+	MOVQ tileArgs_segments(DI), R14
+
+	// Set the sums to the bias.
+	MOVQ tileArgs_bias(DI), BX
+	VBROADCASTSS 0(BX), Z0
+	VMOVAPS Z0, Z1
+	VBROADCASTSS 4(BX), Z2
+	VMOVAPS Z2, Z3
+	VBROADCASTSS 8(BX), Z4
+	VMOVAPS Z4, Z5
+	VBROADCASTSS 12(BX), Z6
+	VMOVAPS Z6, Z7
+	VBROADCASTSS 16(BX), Z8
+	VMOVAPS Z8, Z9
+	MOVQ tileArgs_segmentCount(DI), AX
+
+	// For each segment:
+segment:
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
+	SHLQ $2, SI
+	ADDQ tileArgs_a(DI), SI
+	SHLQ $2, BX
+	ADDQ tileArgs_b(DI), BX
+	MOVQ tileArgs_steps(DI), CX
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
+step:
+	VMOVUPS (BX), Z10
+	VMOVUPS (BX)(DX*1), Z11
+	VBROADCASTSS (SI), Z12
+	VFMADD231PS Z12, Z10, Z0
+	VFMADD231PS Z12, Z11, Z1
+	VBROADCASTSS (SI)(R8*1), Z13
+	VFMADD231PS Z13, Z10, Z2
+	VFMADD231PS Z13, Z11, Z3
+	VBROADCASTSS (SI)(R8*2), Z14
+	VFMADD231PS Z14, Z10, Z4
+	VFMADD231PS Z14, Z11, Z5
+	VBROADCASTSS (SI)(R9*1), Z15
+	VFMADD231PS Z15, Z10, Z6
+	VFMADD231PS Z15, Z11, Z7
+	VBROADCASTSS (SI)(R8*4), Z12
+	VFMADD231PS Z12, Z10, Z8
+	VFMADD231PS Z12, Z11, Z9
+	ADDQ R12, SI
+	ADDQ R13, BX
+	DECQ CX
+	JNZ step
+	DECQ AX
+	JNZ segment
+
+	// If the argument add is set, add C to the sums. Store the sums to C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
+	CMPQ tileArgs_add(DI), $0
+	JEQ store
+	VADDPS (SI), Z0, Z0
+	VADDPS (SI)(DX*1), Z1, Z1
+	ADDQ R8, SI
+	VADDPS (SI), Z2, Z2
+	VADDPS (SI)(DX*1), Z3, Z3
+	ADDQ R8, SI
+	VADDPS (SI), Z4, Z4
+	VADDPS (SI)(DX*1), Z5, Z5
+	ADDQ R8, SI
+	VADDPS (SI), Z6, Z6
+	VADDPS (SI)(DX*1), Z7, Z7
+	ADDQ R8, SI
+	VADDPS (SI), Z8, Z8
+	VADDPS (SI)(DX*1), Z9, Z9
+	MOVQ tileArgs_c(DI), SI
+store:
+	VMOVUPS Z0, (SI)
+	VMOVUPS Z1, (SI)(DX*1)
+	ADDQ R8, SI
+	VMOVUPS Z2, (SI)
+	VMOVUPS Z3, (SI)(DX*1)
+	ADDQ R8, SI
+	VMOVUPS Z4, (SI)
+	VMOVUPS Z5, (SI)(DX*1)
+	ADDQ R8, SI
+	VMOVUPS Z6, (SI)
+	VMOVUPS Z7, (SI)(DX*1)
+	ADDQ R8, SI
+	VMOVUPS Z8, (SI)
+	VMOVUPS Z9, (SI)(DX*1)
+	VZEROUPPER
+	RET
+
+// tile5x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z14) and B in Z15-Z17. Elements of A are in the registers after B.
+TEXT tile5x3AVX512<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+
+	// Load the strides of rows, vectors and steps.
+	MOVQ tileArgs_aRow(DI), R8
+	MOVQ tileArgs_bVector(DI), DX
+	LEAQ (R8)(R8*2), R9
+	MOVQ tileArgs_aStep(DI), R12
+	MOVQ tileArgs_bStep(DI), R13
+	MOVQ tileArgs_segments(DI), R14
+
+	// Set the sums to the bias.
+	MOVQ tileArgs_bias(DI), BX
+	VBROADCASTSS 0(BX), Z0
+	VMOVAPS Z0, Z1
+	VMOVAPS Z0, Z2
+	VBROADCASTSS 4(BX), Z3
+	VMOVAPS Z3, Z4
+	VMOVAPS Z3, Z5
+	VBROADCASTSS 8(BX), Z6
+	VMOVAPS Z6, Z7
+	VMOVAPS Z6, Z8
+	VBROADCASTSS 12(BX), Z9
+	VMOVAPS Z9, Z10
+	VMOVAPS Z9, Z11
+	VBROADCASTSS 16(BX), Z12
+	VMOVAPS Z12, Z13
+	VMOVAPS Z12, Z14
+	MOVQ tileArgs_segmentCount(DI), AX
+
+	// For each segment:
+segment:
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
+	SHLQ $2, SI
+	ADDQ tileArgs_a(DI), SI
+	SHLQ $2, BX
+	ADDQ tileArgs_b(DI), BX
+	MOVQ tileArgs_steps(DI), CX
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
+step:
+	VMOVUPS (BX), Z15
+	VMOVUPS (BX)(DX*1), Z16
+	VMOVUPS (BX)(DX*2), Z17
+	VBROADCASTSS (SI), Z18
+	VFMADD231PS Z18, Z15, Z0
+	VFMADD231PS Z18, Z16, Z1
+	VFMADD231PS Z18, Z17, Z2
+	VBROADCASTSS (SI)(R8*1), Z19
+	VFMADD231PS Z19, Z15, Z3
+	VFMADD231PS Z19, Z16, Z4
+	VFMADD231PS Z19, Z17, Z5
+	VBROADCASTSS (SI)(R8*2), Z20
+	VFMADD231PS Z20, Z15, Z6
+	VFMADD231PS Z20, Z16, Z7
+	VFMADD231PS Z20, Z17, Z8
+	VBROADCASTSS (SI)(R9*1), Z21
+	VFMADD231PS Z21, Z15, Z9
+	VFMADD231PS Z21, Z16, Z10
+	VFMADD231PS Z21, Z17, Z11
+	VBROADCASTSS (SI)(R8*4), Z18
+	VFMADD231PS Z18, Z15, Z12
+	VFMADD231PS Z18, Z16, Z13
+	VFMADD231PS Z18, Z17, Z14
+	ADDQ R12, SI
+	ADDQ R13, BX
+	DECQ CX
+	JNZ step
+	DECQ AX
+	JNZ segment
+
+	// If the argument add is set, add C to the sums. Store the sums to C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
+	CMPQ tileArgs_add(DI), $0
+	JEQ store
+	VADDPS (SI), Z0, Z0
+	VADDPS (SI)(DX*1), Z1, Z1
+	VADDPS (SI)(DX*2), Z2, Z2
+	ADDQ R8, SI
+	VADDPS (SI), Z3, Z3
+	VADDPS (SI)(DX*1), Z4, Z4
+	VADDPS (SI)(DX*2), Z5, Z5
+	ADDQ R8, SI
+	VADDPS (SI), Z6, Z6
+	VADDPS (SI)(DX*1), Z7, Z7
+	VADDPS (SI)(DX*2), Z8, Z8
+	ADDQ R8, SI
+	VADDPS (SI), Z9, Z9
+	VADDPS (SI)(DX*1), Z10, Z10
+	VADDPS (SI)(DX*2), Z11, Z11
+	ADDQ R8, SI
+	VADDPS (SI), Z12, Z12
+	VADDPS (SI)(DX*1), Z13, Z13
+	VADDPS (SI)(DX*2), Z14, Z14
+	MOVQ tileArgs_c(DI), SI
+store:
+	VMOVUPS Z0, (SI)
+	VMOVUPS Z1, (SI)(DX*1)
+	VMOVUPS Z2, (SI)(DX*2)
+	ADDQ R8, SI
+	VMOVUPS Z3, (SI)
+	VMOVUPS Z4, (SI)(DX*1)
+	VMOVUPS Z5, (SI)(DX*2)
+	ADDQ R8, SI
+	VMOVUPS Z6, (SI)
+	VMOVUPS Z7, (SI)(DX*1)
+	VMOVUPS Z8, (SI)(DX*2)
+	ADDQ R8, SI
+	VMOVUPS Z9, (SI)
+	VMOVUPS Z10, (SI)(DX*1)
+	VMOVUPS Z11, (SI)(DX*2)
+	ADDQ R8, SI
+	VMOVUPS Z12, (SI)
+	VMOVUPS Z13, (SI)(DX*1)
+	VMOVUPS Z14, (SI)(DX*2)
 	VZEROUPPER
 	RET
 
@@ -2798,166 +2902,6 @@ store:
 	VZEROUPPER
 	RET
 
-// tile1x4AVX2 keeps vector v of row i of C in register 4·i + v (Y0-Y3) and B in Y4-Y7. Elements of A are in the registers after B.
-TEXT tile1x4AVX2<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R9*1)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Y0
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	VMOVAPS Y0, Y3
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS (BX), Y4
-	VMOVUPS (BX)(DX*1), Y5
-	VMOVUPS (BX)(DX*2), Y6
-	VMOVUPS (BX)(R9*1), Y7
-	VBROADCASTSS (SI), Y8
-	VFMADD231PS Y8, Y4, Y0
-	VFMADD231PS Y8, Y5, Y1
-	VFMADD231PS Y8, Y6, Y2
-	VFMADD231PS Y8, Y7, Y3
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Y0, Y0
-	VADDPS (SI)(DX*1), Y1, Y1
-	VADDPS (SI)(DX*2), Y2, Y2
-	VADDPS (SI)(R9*1), Y3, Y3
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Y0, (SI)
-	VMOVUPS Y1, (SI)(DX*1)
-	VMOVUPS Y2, (SI)(DX*2)
-	VMOVUPS Y3, (SI)(R9*1)
-	VZEROUPPER
-	RET
-
-// tile1x5AVX2 keeps vector v of row i of C in register 5·i + v (Y0-Y4) and B in Y5-Y9. Elements of A are in the registers after B.
-TEXT tile1x5AVX2<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R9*1)
-	PREFETCHT0 (SI)(DX*4)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Y0
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	VMOVAPS Y0, Y3
-	VMOVAPS Y0, Y4
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS (BX), Y5
-	VMOVUPS (BX)(DX*1), Y6
-	VMOVUPS (BX)(DX*2), Y7
-	VMOVUPS (BX)(R9*1), Y8
-	VMOVUPS (BX)(DX*4), Y9
-	VBROADCASTSS (SI), Y10
-	VFMADD231PS Y10, Y5, Y0
-	VFMADD231PS Y10, Y6, Y1
-	VFMADD231PS Y10, Y7, Y2
-	VFMADD231PS Y10, Y8, Y3
-	VFMADD231PS Y10, Y9, Y4
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Y0, Y0
-	VADDPS (SI)(DX*1), Y1, Y1
-	VADDPS (SI)(DX*2), Y2, Y2
-	VADDPS (SI)(R9*1), Y3, Y3
-	VADDPS (SI)(DX*4), Y4, Y4
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Y0, (SI)
-	VMOVUPS Y1, (SI)(DX*1)
-	VMOVUPS Y2, (SI)(DX*2)
-	VMOVUPS Y3, (SI)(R9*1)
-	VMOVUPS Y4, (SI)(DX*4)
-	VZEROUPPER
-	RET
-
 // tile4x1AVX2 keeps vector v of row i of C in register 1·i + v (Y0-Y3) and B in Y4. Elements of A are in the registers after B.
 TEXT tile4x1AVX2<>(SB), NOSPLIT, $0-16
 
@@ -3598,12 +3542,12 @@ store3:
 DATA tileTable<>+0(SB)/8, $tile1x1AVX512<>(SB)
 DATA tileTable<>+8(SB)/8, $tile1x2AVX512<>(SB)
 DATA tileTable<>+16(SB)/8, $tile1x3AVX512<>(SB)
-DATA tileTable<>+24(SB)/8, $tile1x4AVX512<>(SB)
-DATA tileTable<>+32(SB)/8, $tile1x5AVX512<>(SB)
-DATA tileTable<>+40(SB)/8, $tile4x1AVX512<>(SB)
-DATA tileTable<>+48(SB)/8, $tile4x2AVX512<>(SB)
-DATA tileTable<>+56(SB)/8, $tile4x3AVX512<>(SB)
-DATA tileTable<>+64(SB)/8, $tile5x1AVX512<>(SB)
+DATA tileTable<>+24(SB)/8, $tile4x1AVX512<>(SB)
+DATA tileTable<>+32(SB)/8, $tile4x2AVX512<>(SB)
+DATA tileTable<>+40(SB)/8, $tile4x3AVX512<>(SB)
+DATA tileTable<>+48(SB)/8, $tile5x1AVX512<>(SB)
+DATA tileTable<>+56(SB)/8, $tile5x2AVX512<>(SB)
+DATA tileTable<>+64(SB)/8, $tile5x3AVX512<>(SB)
 DATA tileTable<>+72(SB)/8, $tile8x1AVX512<>(SB)
 DATA tileTable<>+80(SB)/8, $tile8x2AVX512<>(SB)
 DATA tileTable<>+88(SB)/8, $tile8x3AVX512<>(SB)
@@ -3618,16 +3562,14 @@ DATA tileTable<>+152(SB)/8, $quad16AVX512<>(SB)
 DATA tileTable<>+160(SB)/8, $tile1x1AVX2<>(SB)
 DATA tileTable<>+168(SB)/8, $tile1x2AVX2<>(SB)
 DATA tileTable<>+176(SB)/8, $tile1x3AVX2<>(SB)
-DATA tileTable<>+184(SB)/8, $tile1x4AVX2<>(SB)
-DATA tileTable<>+192(SB)/8, $tile1x5AVX2<>(SB)
-DATA tileTable<>+200(SB)/8, $tile4x1AVX2<>(SB)
-DATA tileTable<>+208(SB)/8, $tile4x2AVX2<>(SB)
-DATA tileTable<>+216(SB)/8, $tile4x3AVX2<>(SB)
-DATA tileTable<>+224(SB)/8, $partial1AVX2<>(SB)
-DATA tileTable<>+232(SB)/8, $partial4AVX2<>(SB)
-DATA tileTable<>+240(SB)/8, $quad1AVX2<>(SB)
-DATA tileTable<>+248(SB)/8, $quad4AVX2<>(SB)
-GLOBL tileTable<>(SB), RODATA, $256
+DATA tileTable<>+184(SB)/8, $tile4x1AVX2<>(SB)
+DATA tileTable<>+192(SB)/8, $tile4x2AVX2<>(SB)
+DATA tileTable<>+200(SB)/8, $tile4x3AVX2<>(SB)
+DATA tileTable<>+208(SB)/8, $partial1AVX2<>(SB)
+DATA tileTable<>+216(SB)/8, $partial4AVX2<>(SB)
+DATA tileTable<>+224(SB)/8, $quad1AVX2<>(SB)
+DATA tileTable<>+232(SB)/8, $quad4AVX2<>(SB)
+GLOBL tileTable<>(SB), RODATA, $240
 
 // func callTile(kernel int, args *tileArgs)
 TEXT ·callTile(SB), NOSPLIT, $0-16
