@@ -53,12 +53,7 @@ func (p Program) Main() {
 // A signalError is the cause of a context that was cancelled by a signal. It wraps context.Canceled.
 type signalError syscall.Signal
 
-func (s signalError) Error() string {
-	if s == signalError(syscall.SIGTERM) {
-		return "terminated"
-	}
-	return "interrupted"
-}
+func (s signalError) Error() string { return fmt.Sprintf("stopped (%v)", syscall.Signal(s)) }
 
 func (signalError) Unwrap() error { return context.Canceled }
 
@@ -89,17 +84,15 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 		line, args = line+" "+args[0], args[1:]
 	}
 	err := c.Run(ctx, args, stdout, stderr)
-	if err == nil {
-		return 0
-	}
-	help, ok := errors.AsType[helpRequest](err)
-	_, usage := errors.AsType[usageError](err)
+	usage, ok := errors.AsType[usageError](err)
 	switch {
-	case ok:
-		fmt.Fprintf(stdout, "Usage: %s [flags]\n\n%s\n\n", line, c.About)
-		help.flags.print(stdout, c.Common)
+	case err == nil:
 		return 0
-	case usage:
+	case usage.help != nil:
+		fmt.Fprintf(stdout, "Usage: %s [flags]\n\n%s\n\n", line, c.About)
+		usage.help.print(stdout, c.Common)
+		return 0
+	case ok:
 		return fail(2, "%v (%s -h lists the flags)", err, line)
 	case errors.Is(err, context.Canceled):
 		s, _ := errors.AsType[signalError](context.Cause(ctx))

@@ -25,7 +25,7 @@ func NewFlags() *Flags {
 func (f *Flags) Parse(args []string) error {
 	switch err := f.FlagSet.Parse(args); {
 	case err == flag.ErrHelp:
-		return helpRequest{err, f}
+		return usageError{err, f}
 	case err != nil:
 		return UsageError("%v", err)
 	case f.NArg() > 0:
@@ -34,17 +34,15 @@ func (f *Flags) Parse(args []string) error {
 	return nil
 }
 
-// A helpRequest is the error that Parse returns if the arguments request help.
-type helpRequest struct {
+// A usageError is an error about the command line or, if help is not nil, a request to print these flags.
+type usageError struct {
 	error
-	flags *Flags
+	help *Flags
 }
 
-// UsageError returns an error about the command line. If Command.Run returns this error, the program
-// refers the user to -h and exits with status 2.
-func UsageError(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-type usageError struct{ error }
+// UsageError returns an error about the command line. If Command.Run returns this error, the program refers the user to
+// -h and exits with status 2.
+func UsageError(format string, args ...any) error { return usageError{fmt.Errorf(format, args...), nil} }
 
 // Given returns the sorted names of the flags on the command line.
 func (f *Flags) Given() (names []string) {
