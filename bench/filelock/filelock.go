@@ -24,21 +24,17 @@ var ErrInUse = errors.New("in use by another process")
 // locks a new file with the same name.
 func Take(root *os.Root, name string) (*os.File, error) {
 	f, err := root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644) // on NFS, an exclusive lock requires a writable file
-	if err == nil {
-		err = lock(f, true)
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock %w", atomicfile.Named(filepath.Join(root.Name(), name), err))
 	}
-	if err == ErrInUse { // a call of Held may hold the lock for a moment
+	if err = lock(f, true); err == ErrInUse { // a call of Held may hold the lock for a moment
 		time.Sleep(20 * time.Millisecond)
 		err = lock(f, true)
 	}
-	if err == nil {
-		return f, nil
+	if err != nil {
+		f.Close()
 	}
-	f.Close()
-	if err != ErrInUse {
-		err = fmt.Errorf("cannot lock %w", atomicfile.Named(filepath.Join(root.Name(), name), err))
-	}
-	return nil, err
+	return f, err
 }
 
 // Held reports whether a process holds the lock. It writes nothing.

@@ -20,5 +20,5 @@ func lock(f *os.File, exclusive bool) error {
 	if err == syscall.EWOULDBLOCK {
 		return ErrInUse
 	}
-	return os.NewSyscallError("flock", err)
+	return os.NewSyscallError("flock "+f.Name(), err)
 }
