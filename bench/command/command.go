@@ -1,5 +1,5 @@
-// Package command implements the command line of the two experiments: subcommands, flags, errors, exit
-// statuses and signals. Start with Program.
+// Package command implements the command line of the two experiments: subcommands, flags, errors, exit statuses and
+// signals. Start with Program.
 package command
 
 import (
@@ -34,10 +34,10 @@ type Command struct {
 	Run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 
-// Main runs the program with the arguments of the process and exits. The exit status is 0 after success, 1
-// after a failure, 2 if the command line is invalid, and 128 + n after signal n: 130 after SIGINT (Ctrl-C)
-// and 143 after SIGTERM. The first signal cancels the context of the command. A second Ctrl-C ends the
-// process at once. Main ignores a second SIGTERM, because timeout(1) sends each signal twice.
+// Main runs the program with the arguments of the process and exits. The exit status is 0 after success, 1 after a
+// failure, 2 if the command line is invalid, and 128 + n after signal n: 130 after SIGINT (Ctrl-C) and 143 after
+// SIGTERM. The first signal cancels the context of the command. A second Ctrl-C ends the process at once. Main ignores
+// a second SIGTERM, because timeout(1) sends each signal twice.
 func (p Program) Main() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -57,8 +57,8 @@ func (s signalError) Error() string { return fmt.Sprintf("stopped (%v)", syscall
 
 func (signalError) Unwrap() error { return context.Canceled }
 
-// Run runs the program with the given arguments and returns the exit status. If ctx is cancelled without a
-// signal, the exit status is 130.
+// Run runs the program with the given arguments and returns the exit status. If ctx is cancelled without a signal, the
+// exit status is 130.
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	line := p.Name // the command line without flags
 	fail := func(status int, format string, args ...any) int {

@@ -20,8 +20,8 @@ func NewFlags() *Flags {
 	return f
 }
 
-// Parse parses the arguments. It returns an error if they are invalid, or if they request help.
-// Command.Run must return this error, so that Program.Run prints the error message or help.
+// Parse parses the arguments. It returns an error if they are invalid, or if they request help. Command.Run must return
+// this error, so that Program.Run prints the error message or help.
 func (f *Flags) Parse(args []string) error {
 	switch err := f.FlagSet.Parse(args); {
 	case err == flag.ErrHelp:
@@ -34,15 +34,17 @@ func (f *Flags) Parse(args []string) error {
 	return nil
 }
 
+// UsageError returns an error about the command line. If Command.Run returns this error, the program refers the user to
+// -h and exits with status 2.
+func UsageError(format string, args ...any) error {
+	return usageError{error: fmt.Errorf(format, args...)}
+}
+
 // A usageError is an error about the command line or, if help is not nil, a request to print these flags.
 type usageError struct {
 	error
 	help *Flags
 }
-
-// UsageError returns an error about the command line. If Command.Run returns this error, the program refers the user to
-// -h and exits with status 2.
-func UsageError(format string, args ...any) error { return usageError{fmt.Errorf(format, args...), nil} }
 
 // Given returns the sorted names of the flags on the command line.
 func (f *Flags) Given() (names []string) {
@@ -50,8 +52,8 @@ func (f *Flags) Given() (names []string) {
 	return names
 }
 
-// Count defines a flag for a whole number from minimum to 100,000,000. The upper limit catches typos
-// that would exhaust memory.
+// Count defines a flag for a whole number from minimum to 100,000,000. The upper limit catches typos that would exhaust
+// memory.
 func (f *Flags) Count(p *int, name string, preset, minimum int, usage string) {
 	f.Range(p, name, preset, minimum, 100_000_000, usage)
 }
@@ -71,8 +73,8 @@ func (f *Flags) Range(p *int, name string, preset, minimum, maximum int, usage s
 	})
 }
 
-// List defines a flag for a comma-separated list and stores its items in *p. The function parse converts a
-// string to an item. Flags.Parse returns an error if an item is listed twice.
+// List defines a flag for a comma-separated list and stores its items in *p. The function parse converts a string to an
+// item. Flags.Parse returns an error if an item is listed twice.
 func List[T comparable](f *Flags, p *[]T, name, usage string, parse func(string) (T, error)) {
 	f.Func(name, usage, func(s string) error {
 		*p = nil
