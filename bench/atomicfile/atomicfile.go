@@ -31,9 +31,7 @@ func WriteIn(root *os.Root, temporary, name string, data []byte) error {
 	if s, err := root.Lstat(name); err == nil && !s.Mode().IsRegular() {
 		return notRegular(path)
 	}
-	if temporary == "" {
-		temporary = fmt.Sprintf(".%016x.tmp", rand.Uint64()) // short, because name may have the maximum length
-	}
+	temporary = cmp.Or(temporary, fmt.Sprintf(".%016x.tmp", rand.Uint64())) // short, as name may have the maximum length
 	f, err := root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
 		return Named(path, err)
