@@ -20,31 +20,20 @@ import (
 	mnist "hvae/mnist/model"
 )
 
-// BenchmarkGaussian measures one optimiser step of the tempered HVAE with K = 10 in the Gaussian
-// experiment, in 1 to 301 dimensions.
+// BenchmarkGaussian measures one optimiser step of the tempered HVAE with K = 10 in the Gaussian experiment, in 1 to 301
+// dimensions.
 func BenchmarkGaussian(b *testing.B) {
 	for _, d := range []int{1, 11, 50, 101, 301} {
-		b.Run(strconv.Itoa(d), func(b *testing.B) { gaussianStep(b, "hvae-k10", d) })
+		b.Run(strconv.Itoa(d), func(b *testing.B) {
+			data := model.Draw(b.Context(), model.Truth(d), 10000, random.Stream(1, "data"))
+			t := model.NewTrainer(model.NewMethod("hvae-k10", data, random.Stream(1, "start")), 1e-3, 1)
+			draws := make([]int, 10)
+			repeat(b, func() error {
+				_, err := t.Step(b.Context(), draws)
+				return err
+			})
+		})
 	}
-}
-
-// BenchmarkGaussianMethod measures one optimiser step of each method of the Gaussian experiment in
-// 50 dimensions.
-func BenchmarkGaussianMethod(b *testing.B) {
-	for _, m := range model.MethodNames() {
-		b.Run(m, func(b *testing.B) { gaussianStep(b, m, 50) })
-	}
-}
-
-func gaussianStep(b *testing.B, name string, d int) {
-	data := model.Draw(b.Context(), model.Truth(d), 10000, random.Stream(1, "data"))
-	m := model.NewMethod(name, data, random.Stream(1, "start"))
-	t := model.NewTrainer(m, 1e-3, 1)
-	draws := make([]int, 10)
-	repeat(b, func() error {
-		_, err := t.Step(b.Context(), draws)
-		return err
-	})
 }
 
 // repeat measures calls to step. It does not measure the first two calls, because they allocate memory.
@@ -60,8 +49,8 @@ func repeat(b *testing.B, step func() error) {
 	}
 }
 
-// BenchmarkGEMM measures products of float32 matrices [m×k] and [k×n] on all cores. It uses m×n×k =
-// 1024×1024×1024 and the sizes of two layers of the MNIST model.
+// BenchmarkGEMM measures products of float32 matrices [m×k] and [k×n] on all cores. It uses m×n×k = 1024×1024×1024 and
+// the sizes of two layers of the MNIST model.
 func BenchmarkGEMM(b *testing.B) {
 	for _, s := range []struct{ m, n, k int }{{450, 100, 64}, {512, 100, 450}, {1024, 1024, 1024}} {
 		b.Run(fmt.Sprintf("%dx%dx%d", s.m, s.n, s.k), func(b *testing.B) {
@@ -88,8 +77,7 @@ func hvaeOf(K int) mnist.Config {
 	return mnist.Config{Kind: "hvae", K: K, Tempering: "free", VaryEps: true, Latent: 64}
 }
 
-// BenchmarkTrainStep measures one optimiser step of several MNIST models in float32 on all cores with
-// batch size 100.
+// BenchmarkTrainStep measures one optimiser step of several MNIST models in float32 on all cores with batch size 100.
 func BenchmarkTrainStep(b *testing.B) {
 	b.Run("VAE", func(b *testing.B) { trainStep(b, vae(), false) })
 	for _, K := range []int{1, 5, 10, 20} {
@@ -132,8 +120,8 @@ func trainStep(b *testing.B, c mnist.Config, recompute bool) {
 	report(b, 2*100*float64(c.StepCost()))
 }
 
-// BenchmarkLeapfrog measures a flow of one leapfrog step in an MNIST model, on all cores with batch size
-// 100, as in an evaluation. The flow computes two gradients of the potential energy.
+// BenchmarkLeapfrog measures a flow of one leapfrog step in an MNIST model, on all cores with batch size 100, as in an
+// evaluation. The flow computes two gradients of the potential energy.
 func BenchmarkLeapfrog(b *testing.B) {
 	c := hvaeOf(1)
 	params := mnist.NewParams[float32](c, -2, 1)
@@ -175,20 +163,6 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 }
 
-// BenchmarkAnnealing measures how long it takes to estimate the evidence of one image per core by annealed
-// importance sampling, with 48 chains per image and nine transitions per chain. Each transition computes five
-// gradients of the potential energy.
-func BenchmarkAnnealing(b *testing.B) {
-	c := mnist.Checkpoint{Config: vae(), Params: mnist.NewParams[float32](vae(), -2, 1)}
-	a, stepSizes := eval.Annealing{Steps: 10, Chains: 48}, []float64{.5, .5, .5, .5, .5, .5, .5, .5, .5}
-	images := linalg.New[float32](784, runtime.GOMAXPROCS(0))
-	noise := func(chain ...int) *rand.Rand { return random.Stream(1, "annealing", chain...) }
-	for b.Loop() {
-		a.Bound(b.Context(), c, stepSizes, images, linalg.Matrix[float32]{}, noise, func(int) {})
-	}
-	report(b, float64(images.Cols*a.Chains*(1+9*5))*2*2*generator)
-}
-
 // newDigits returns 100 images [784×100] with random pixels. The pixels are the same in all runs.
 func newDigits() linalg.Matrix[float32] {
 	images, rng := linalg.New[float32](784, 100), random.Stream(1, "digits")
@@ -198,8 +172,8 @@ func newDigits() linalg.Matrix[float32] {
 	return images
 }
 
-// BenchmarkConv measures the forward pass, the input gradient and the weight gradient of each
-// convolution of the MNIST encoder on all cores with batch size 100.
+// BenchmarkConv measures the forward pass, the input gradient and the weight gradient of each convolution of the MNIST
+// encoder on all cores with batch size 100.
 func BenchmarkConv(b *testing.B) {
 	for _, l := range []struct {
 		name string
@@ -265,8 +239,8 @@ func peak() float64 {
 	return peaks[n]
 }
 
-// report reports the rate of a benchmark in GFLOP/s and as a percentage of the peak rate. The argument flops
-// is the number of operations in one iteration.
+// report reports the rate of a benchmark in GFLOP/s and as a percentage of the peak rate. The argument flops is the
+// number of operations in one iteration.
 func report(b *testing.B, flops float64) {
 	rate := flops * float64(b.N) / b.Elapsed().Seconds()
 	b.ReportMetric(rate/1e9, "GFLOP/s")

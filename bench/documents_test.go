@@ -35,8 +35,8 @@ var fileName = regexp.MustCompile(`\]\(([^):#]+)[)#]` +
 
 var testName = regexp.MustCompile(`\b(?:Test|Example|Benchmark|Fuzz)[A-Z]\w*`)
 
-// Every test and every file that a document names must exist. The documents are all README.md files and the
-// comments of paper_test.go.
+// Every test and every file that a document names must exist. The documents are all README.md files and the comments of
+// paper_test.go.
 func TestTestsAndFilesNamedInDocumentsExist(t *testing.T) {
 	t.Chdir("..")
 	var paths string // of all files and folders, each between two line feeds

@@ -27,9 +27,7 @@ func TestWriteReplacesTheFileOrKeepsItsContents(t *testing.T) {
 		t.Errorf("for a missing folder, Write returns the error %v, want os.ErrNotExist with the path", err)
 	}
 	folder := filepath.Join(dir, "folder")
-	if err := os.Mkdir(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	os.Mkdir(folder, 0o755)
 	if err := Write(folder, []byte("x")); err == nil || err.Error() != folder+" is not a regular file" {
 		t.Errorf("Write replaces a folder (error %v)", err)
 	}
@@ -43,12 +41,10 @@ func TestWriteReplacesTheFileOrKeepsItsContents(t *testing.T) {
 func TestWriteInFollowsAFolderThatMoves(t *testing.T) {
 	parent := t.TempDir()
 	path, moved := filepath.Join(parent, "run"), filepath.Join(parent, "moved")
-	if err := os.Mkdir(path, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	made := os.Mkdir(path, 0o755)
 	root, err := os.OpenRoot(path)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(made, err)
 	}
 	defer root.Close()
 	if err := errors.Join(WriteIn(root, ".tmp", "state", []byte("old")), os.WriteFile(filepath.Join(path, ".tmp"), []byte("of a killed process"), 0o644)); err != nil {
@@ -69,9 +65,7 @@ func TestWriteInFollowsAFolderThatMoves(t *testing.T) {
 		t.Errorf("ReadIn returns %q (error %v), want the new contents", b, err)
 	}
 	// After the folder is removed, WriteIn must fail, and its error must not mention the temporary name.
-	if err := os.RemoveAll(moved); err != nil {
-		t.Fatal(err)
-	}
+	os.RemoveAll(moved)
 	if err := WriteIn(root, ".tmp", "state", nil); !errors.Is(err, os.ErrNotExist) || strings.Contains(err.Error(), ".tmp") {
 		t.Errorf("in a removed folder, WriteIn returns the error %v, want os.ErrNotExist for the file", err)
 	}

@@ -52,8 +52,8 @@ func bake(_ context.Context, args []string, stdout, _ io.Writer) error {
 	return err
 }
 
-// wait prints "waiting", waits until ctx is done and prints "saving". If args is not empty, it then
-// waits for the end of the standard input.
+// wait prints "waiting", waits until ctx is done and prints "saving". If args is not empty, it then waits for the end
+// of the standard input.
 func wait(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	fmt.Fprintln(stdout, "waiting")
 	<-ctx.Done()

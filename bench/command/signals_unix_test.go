@@ -16,9 +16,9 @@ func TestSignals(t *testing.T) {
 		status        int            // −n if signal n ends the process at once
 		stderr        string
 	}{
-		{syscall.SIGINT, 0, 130, "bakery wait: interrupted: all is saved\n"},
-		{syscall.SIGTERM, 0, 143, "bakery wait: terminated: all is saved\n"},
-		{syscall.SIGTERM, syscall.SIGTERM, 143, "bakery wait: terminated: all is saved\n"},
+		{syscall.SIGINT, 0, 130, "bakery wait: stopped (interrupt): all is saved\n"},
+		{syscall.SIGTERM, 0, 143, "bakery wait: stopped (terminated): all is saved\n"},
+		{syscall.SIGTERM, syscall.SIGTERM, 143, "bakery wait: stopped (terminated): all is saved\n"},
 		{syscall.SIGTERM, syscall.SIGINT, -2, ""},
 		{syscall.SIGINT, syscall.SIGINT, -2, ""},
 	} {

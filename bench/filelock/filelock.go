@@ -1,16 +1,14 @@
-// Package filelock implements locks between processes. A lock is represented by a file. Only one process at
-// a time can hold a lock. The operating system releases a lock when the process that holds it ends, so a
-// killed process never blocks another one.
+// Package filelock implements locks between processes. A lock is represented by a file. Only one process at a time can
+// hold it. The operating system releases the lock when this process ends, so a killed process never blocks another one.
 //
-// Between machines that share a folder, locks work if the file system supports flock. NFS 4 supports it. NFS
-// 3 needs lockd on client and server, without the mount options nolock and local_lock. Lustre needs the
-// mount option flock. On systems other than Unix and Windows, there are no locks.
+// Between machines that share a folder, locks work if the file system supports flock. NFS 4 does. NFS 3 needs lockd on
+// client and server, without the mount options nolock and local_lock, and Lustre needs the mount option flock. On
+// systems without flock, such as Windows, there are no locks.
 package filelock
 
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -25,36 +23,26 @@ var ErrInUse = errors.New("in use by another process")
 // necessary. The file is never removed, because otherwise one process could lock the removed file while another process
 // locks a new file with the same name.
 func Take(root *os.Root, name string) (*os.File, error) {
-	f, err := take(root, name, os.O_RDWR|os.O_CREATE) // on NFS, an exclusive lock requires a writable file
-	if err == ErrInUse {                              // a call of Held may hold the lock for a moment
+	f, err := root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644) // on NFS, an exclusive lock requires a writable file
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock %w", atomicfile.Named(filepath.Join(root.Name(), name), err))
+	}
+	if err = lock(f, true); err == ErrInUse { // a call of Held may hold the lock for a moment
 		time.Sleep(20 * time.Millisecond)
-		f, err = take(root, name, os.O_RDWR)
+		err = lock(f, true)
+	}
+	if err != nil {
+		f.Close()
 	}
 	return f, err
 }
 
-// Held reports whether a process holds the lock. It does not create the file, and works in a folder without
-// write permission.
+// Held reports whether a process holds the lock. It writes nothing.
 func Held(root *os.Root, name string) bool {
-	f, err := take(root, name, os.O_RDWR)
-	if errors.Is(err, fs.ErrPermission) {
-		f, err = take(root, name, os.O_RDONLY) // sufficient except on NFS
+	f, err := root.Open(name)
+	if err == nil {
+		err = lock(f, false)
 	}
 	f.Close()
 	return err == ErrInUse
-}
-
-func take(root *os.Root, name string, flag int) (*os.File, error) {
-	f, err := root.OpenFile(name, flag, 0o644)
-	if err == nil {
-		err = lock(f)
-	}
-	if err == nil {
-		return f, nil
-	}
-	f.Close()
-	if err != ErrInUse {
-		err = fmt.Errorf("cannot lock %w", atomicfile.Named(filepath.Join(root.Name(), name), err))
-	}
-	return nil, err
 }

@@ -7,14 +7,18 @@ import (
 	"syscall"
 )
 
-// lock locks a file, or returns ErrInUse if the file is already locked. Closing the file releases the lock.
-func lock(f *os.File) error {
+// lock locks a file until it is closed, or returns ErrInUse. Only shared locks can exist at the same time.
+func lock(f *os.File, exclusive bool) error {
+	how := syscall.LOCK_SH | syscall.LOCK_NB
+	if exclusive {
+		how = syscall.LOCK_EX | syscall.LOCK_NB
+	}
 	err := error(syscall.EINTR)
 	for err == syscall.EINTR {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err = syscall.Flock(int(f.Fd()), how)
 	}
 	if err == syscall.EWOULDBLOCK {
 		return ErrInUse
 	}
-	return os.NewSyscallError("flock", err)
+	return os.NewSyscallError("flock "+f.Name(), err)
 }

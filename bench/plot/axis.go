@@ -1,6 +1,7 @@
 package plot
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
@@ -12,7 +13,6 @@ type axis struct {
 	min, max float64               // range of scale(v)
 	from, to float64               // pixel coordinates of min and max
 	ticks    []tick
-	minor    []tick // without labels
 }
 
 type tick struct {
@@ -25,12 +25,14 @@ func (a axis) at(v float64) float64 {
 	return a.from + (a.scale(v)-a.min)/(a.max-a.min)*(a.to-a.from)
 }
 
+func identity(v float64) float64 { return v }
+
 func finite(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
 
-// newAxis returns an axis whose range contains the values, with a small margin. If ticks is nil, the ticks are at
-// round numbers.
+// newAxis returns an axis whose range contains the values, with a small margin. If ticks is nil, the ticks are at round
+// numbers.
 func newAxis(logarithmic bool, ticks, values []float64) axis {
-	a := axis{scale: func(v float64) float64 { return v }, min: math.Inf(1), max: math.Inf(-1)}
+	a := axis{scale: identity, min: math.Inf(1), max: math.Inf(-1)}
 	if logarithmic {
 		a.scale = math.Log10
 	}
@@ -42,10 +44,7 @@ func newAxis(logarithmic bool, ticks, values []float64) axis {
 	if a.min > a.max { // no values
 		a.min, a.max = 0, 1
 	}
-	margin := 0.045 * (a.max - a.min)
-	if margin == 0 { // one value
-		margin = max(0.5, math.Abs(a.min)/10)
-	}
+	margin := cmp.Or(0.045*(a.max-a.min), max(0.5, math.Abs(a.min)/10)) // the latter is for one value
 	a.min, a.max = a.min-margin, a.max+margin
 	switch {
 	case ticks != nil:
@@ -76,23 +75,20 @@ func (a *axis) tickMultiples(low, high float64) {
 	}
 }
 
-// tickPowers adds ticks to a logarithmic axis, and minor ticks between them. If the axis contains at most
-// two powers of ten, the ticks are at 1, 2 and 5 times the powers of ten. Otherwise, the ticks are at
-// no more than eleven powers of ten.
+// tickPowers adds ticks to a logarithmic axis. If the axis contains at most two powers of ten, the ticks are at 1, 2
+// and 5 times the powers of ten. Otherwise, the ticks are at no more than eleven powers of ten.
 func (a *axis) tickPowers() {
-	short := math.Floor(a.max)-math.Ceil(a.min) < 2
+	few := math.Floor(a.max)-math.Ceil(a.min) < 2
 	step := math.Ceil((a.max - a.min) / 10)
 	for e := math.Floor(a.min); e <= a.max; e++ {
-		for m := 1.0; m < 10; m++ {
+		for _, m := range []float64{1, 2, 5} {
 			v := m * math.Pow(10, e)
 			switch {
 			case a.scale(v) < a.min || a.scale(v) > a.max:
-			case short && (m == 1 || m == 2 || m == 5):
+			case few:
 				a.ticks = append(a.ticks, tick{v, number(v, math.Pow(10, e))})
-			case !short && m == 1 && math.Mod(e, step) == 0:
+			case m == 1 && math.Mod(e, step) == 0:
 				a.ticks = append(a.ticks, tick{v, "10" + superscript.Replace(strconv.Itoa(int(e)))})
-			case m == 1 || step == 1:
-				a.minor = append(a.minor, tick{v, ""})
 			}
 		}
 	}

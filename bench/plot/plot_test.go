@@ -21,7 +21,7 @@ func gallery() []Chart {
 		{Title: "Error bars & gaps", XLabel: "ticks 10 … 300", YLabel: "logarithmic", LogY: true, Dodge: true, Width: 300, Height: 200,
 			XTicks: []float64{10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120, 200, 250, 300},
 			Series: []Series{
-				{Label: "a < b", X: []float64{10, 50, 100, 300}, Y: []float64{1, 10, 100, 1e4}, Error: []float64{0.93, 12, 99.9, 0}}, // the lower ends of the first three error bars are below the frame
+				{Label: "a < b", X: []float64{10, 50, 100, 300}, Y: []float64{1, 10, 100, 1e4}, Error: []float64{0.93, 12, 99.9, 0}}, // the second error bar contains negative numbers
 				{Label: "same points", X: []float64{10, 50, 100, 300}, Y: []float64{1, 10, 100, 1e4}},
 				{Label: "gaps", X: []float64{10, 50, 100, 200, 250, 300}, Y: []float64{2, 3, nan, 0, inf, 5}},
 				{Label: "reference", X: []float64{10, 300}, Y: []float64{3, 3}, Style: Dashed},

@@ -34,8 +34,8 @@ func New(w io.Writer, done float64, status func(elapsed time.Duration) string) *
 	return l
 }
 
-// Set sets the fraction of the work that is done, from 0 to 1. It prints the line at most once every
-// 0.2 s on a terminal, and at most once every 10 s elsewhere.
+// Set sets the fraction of the work that is done, from 0 to 1. It prints the line at most once every 0.2 s on a
+// terminal, and at most once every 10 s elsewhere.
 func (l *Line) Set(fraction float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

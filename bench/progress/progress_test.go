@@ -63,12 +63,9 @@ func TestOnATerminalTheLineReplacesItselfAndIsCutOff(t *testing.T) {
 
 func TestATerminalIsACharacterDevice(t *testing.T) {
 	device, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
-	if err != nil {
-		t.Fatal(err)
+	file, errFile := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil || errFile != nil {
+		t.Fatal(err, errFile)
 	}
 	for _, c := range []struct {
 		w    *os.File
