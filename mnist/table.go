@@ -27,9 +27,9 @@ type table struct {
 	protocol
 	out    string   // folder of the table, which contains a folder for each run
 	rows   []string // nil for the published rows
-	seeds  []uint64 // nil for the published seeds
-	folder string   // folder of the images
-	number int      // number of the task to run; -1 for all tasks
+	seeds  []uint64
+	folder string // folder of the images
+	number int    // number of the task to run; -1 for all tasks
 
 	listOnly, asJSON bool
 	stdout, stderr   io.Writer
@@ -52,7 +52,7 @@ type protocol struct {
 
 // makeTable runs the table command.
 func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	t := &table{stdout: stdout, stderr: stderr}
+	t := &table{seeds: defaultSeeds, stdout: stdout, stderr: stderr}
 	if err := t.flags().Parse(args); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (t *table) flags() *command.Flags {
 		_, err := parseRow(row)
 		return row, err
 	})
-	command.List(f, &t.seeds, "seeds", "`seeds` of each row, separated by commas (default the paper's: 85547 and 12345, and 98765 for some rows)", func(s string) (uint64, error) {
+	command.List(f, &t.seeds, "seeds", "`seeds` of each row, separated by commas (default the paper's: 85547,12345,98765)", func(s string) (uint64, error) {
 		return strconv.ParseUint(s, 10, 64)
 	})
 	f.Range(&t.Epochs, "epochs", 2000, 1, 1_000_000, "maximum `number` of epochs")
