@@ -158,8 +158,10 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 		name := filepath.Join("results", c.file)
 		m, err := model.ReadCheckpoint(name)
 		noError(t, err)
+		want, err := parseRow(c.run.Row)
+		noError(t, err)
 		metrics, err := readMetrics(openRun(t, c.table, c.run))
-		if best := model.Best(metrics); err != nil || m.Config != c.run.config || m.Seed != c.run.Seed || m.Epoch != best.Epoch || m.ELBO != best.ValELBO {
+		if best := model.Best(metrics); err != nil || m.Config != want || m.Seed != c.run.Seed || m.Epoch != best.Epoch || m.ELBO != best.ValELBO {
 			t.Errorf("%s contains %+v, seed %d, epoch %d, validation ELBO %v, but the run is %+v with the best epoch %+v (error: %v)", name, m.Config, m.Seed, m.Epoch, m.ELBO, c.run, best, err)
 		}
 	}

@@ -26,15 +26,9 @@ type task struct {
 	Run  string `json:"run"` // name of the run, ROW-SEED
 	Row  string `json:"row"`
 	Seed uint64 `json:"seed"`
-
-	config model.Config
 }
 
-// newTask returns the task for a row and a seed. The name of the row must be valid.
-func newTask(row string, seed uint64) task {
-	c, _ := parseRow(row)
-	return task{fmt.Sprintf("%s-%d", row, seed), row, seed, c}
-}
+func newTask(row string, seed uint64) task { return task{fmt.Sprintf("%s-%d", row, seed), row, seed} }
 
 // published returns the results of Table 1: first the VAEs, then the HVAEs, ordered by K, tempering and ε.
 var published = sync.OnceValue(func() (runs []result) {
@@ -90,7 +84,7 @@ func plan(rows []string, seeds []uint64) (tasks []task) {
 	return tasks
 }
 
-// A result is the result of a task, either published in the paper or computed by this program. ELBO and NLL are in nats.
+// A result is the result of a task, published in the paper or computed by this program. ELBO and NLL are in nats.
 type result struct {
 	task
 	Epochs  int         `json:"epochs"`
@@ -119,7 +113,7 @@ type status struct {
 }
 
 func (s status) String() string {
-	return strings.TrimRight(fmt.Sprintf("%3d  %-30s %-8s %5d epochs  %s", s.Task, s.Run, s.State, s.Epochs, s.Error), " ")
+	return strings.TrimRight(fmt.Sprintf("%3d %-30s %-7s %5d epochs %s", s.Task, s.Run, s.State, s.Epochs, s.Error), " ")
 }
 
 // A row summarises the results of a model.
@@ -187,7 +181,8 @@ func (t *table) report() report {
 	}
 	for _, k := range t.tasks {
 		if k.Seed == t.tasks[0].Seed { // the first seed has a task for each row
-			r.Rows = append(r.Rows, row{k.Row, summarise(k.Row, published()), summarise(k.Row, r.Results), k.config})
+			c, _ := parseRow(k.Row)
+			r.Rows = append(r.Rows, row{k.Row, summarise(k.Row, published()), summarise(k.Row, r.Results), c})
 		}
 	}
 	return r
@@ -257,8 +252,9 @@ func figure(rows []row) []byte {
 // seeds, and bands are ± one standard deviation. Work is the number of multiply-adds, in units of an epoch of the VAE.
 // Unlike time, it does not depend on the load of the machine.
 func budget(r report) []byte {
-	epochs := plot.Chart{Title: "At equal epochs", XLabel: "epoch", YLabel: "validation ELBO ± s.d. over seeds (nats)", LogX: true}
-	work := plot.Chart{Title: "At equal work", XLabel: "work (epochs of a VAE)", YLabel: epochs.YLabel, LogX: true}
+	const label = "validation ELBO ± s.d. over seeds (nats)"
+	epochs := plot.Chart{Title: "At equal epochs", XLabel: "epoch", YLabel: label, LogX: true}
+	work := plot.Chart{Title: "At equal work", XLabel: "work (epochs of a VAE)", YLabel: label, LogX: true}
 	for _, x := range r.Rows {
 		cost := float64(x.config.StepCost()) / float64(model.Config{Latent: x.config.Latent}.StepCost())
 		s := plot.Series{Label: x.Row, Style: plot.Band}

@@ -21,8 +21,8 @@ import (
 	"hvae/mnist/model"
 )
 
-// A table holds the data of the table command, which trains and evaluates the models of Table 1. Runs with the same seed
-// use the same random numbers, so the difference between their NLLs usually has a smaller standard error than each NLL.
+// A table holds the data of the table command, which trains and evaluates the models of Table 1. Runs with the same
+// seed use the same random numbers, so the difference between their NLLs has a smaller standard error than each NLL.
 type table struct {
 	protocol
 	out    string   // folder of the table, which contains a folder for each run
@@ -45,7 +45,7 @@ type protocol struct {
 	Epochs   int    `json:"max_epochs"` // maximum number of epochs
 	Patience int    `json:"patience"`   // training ends after this number of epochs without a better validation ELBO
 	Train    int    `json:"train"`      // number of training images; 0 for all
-	Images   int    `json:"images"`     // number of test images; the method open replaces 0 by the number of all test images
+	Images   int    `json:"images"`     // number of test images; the method open replaces 0 by all
 	Samples  int    `json:"samples"`    // number of importance samples for each image
 	Runs     int    `json:"runs"`       // number of evaluations of each run
 }
@@ -124,7 +124,7 @@ func (t *table) open() (err error) {
 	return nil
 }
 
-// print prints v as a line of JSON or text. It ignores write errors, because the files of the table contain all results.
+// print prints v as a line of JSON or text. It ignores write errors, because the table's files contain all results.
 func (t *table) print(v fmt.Stringer) {
 	if t.asJSON {
 		json.NewEncoder(t.stdout).Encode(v)
@@ -150,9 +150,8 @@ func (t *table) list() {
 	}
 }
 
-// run trains and evaluates the models whose runs are not finished, and prints the result of each run. If t.number is
-// not negative, it does this only for the task with this number. Otherwise, it skips runs that another process is
-// training, and prints the table at the end.
+// run does all tasks, or only the task t.number if it is not negative, and prints their results. With all tasks, it
+// skips runs that another process is training, and prints the table at the end.
 func (t *table) run(ctx context.Context) error {
 	if err := t.write(); err != nil { // from now on, a command with another protocol is refused
 		return err
@@ -184,8 +183,7 @@ func (t *table) run(ctx context.Context) error {
 	return nil
 }
 
-// do returns the result of the task with the given number. Unless the run is finished, it trains and evaluates
-// the model.
+// do returns the result of a task. Unless its run is finished, it trains and evaluates the model.
 func (t *table) do(ctx context.Context, number int) (r result, err error) {
 	k := t.tasks[number]
 	if err := t.root.MkdirAll(k.Run, 0o755); err != nil {
@@ -208,8 +206,9 @@ func (t *table) do(ctx context.Context, number int) (r result, err error) {
 		return r, err
 	}
 	fmt.Fprintf(t.stderr, "evaluating %s, %d of %d\n", k.Run, number+1, len(t.tasks))
-	c, o := model.Checkpoint{Config: k.config, Params: training.best}, eval.Options{Samples: t.Samples, Runs: t.Runs}
-	e, err := eval.Evaluate(ctx, c, eval.Images{Set: t.set, N: t.Images, Seed: k.Seed}, o, t.stderr)
+	c := model.Checkpoint{Config: training.Settings.Config, Params: training.best}
+	images, o := eval.Images{Set: t.set, N: t.Images, Seed: k.Seed}, eval.Options{Samples: t.Samples, Runs: t.Runs}
+	e, err := eval.Evaluate(ctx, c, images, o, t.stderr)
 	if err != nil {
 		return r, err
 	}
@@ -231,7 +230,8 @@ func (t *table) do(ctx context.Context, number int) (r result, err error) {
 // error if this state has settings other than the table's.
 func (t *table) start(k task, f *folder) (*trainingRun, error) {
 	s := model.Defaults()
-	s.Config, s.Seed, s.Epochs, s.Patience, s.Train = k.config, k.Seed, t.Epochs, t.Patience, t.Train
+	s.Config, _ = parseRow(k.Row)
+	s.Seed, s.Epochs, s.Patience, s.Train = k.Seed, t.Epochs, t.Patience, t.Train
 	old, err := readState(f.Root)
 	if err := unlessMissing(err); err != nil {
 		return nil, err
@@ -239,7 +239,7 @@ func (t *table) start(k task, f *folder) (*trainingRun, error) {
 	if old != nil {
 		s.Data, s.Recompute = old.Settings.Data, old.Settings.Recompute // do not affect the results
 		if wrong := differences(old.Settings, s); wrong != "" || old.RateChanged {
-			return nil, fmt.Errorf("the run does not match this table: it was started with %s", cmp.Or(wrong, "another learning rate"))
+			return nil, fmt.Errorf("the run does not match this table: it was started with %s", cmp.Or(wrong, "another lr"))
 		}
 	}
 	return newRun(s, *t.set, old)
@@ -288,8 +288,9 @@ func (t *table) read(number int) (s status, err error) {
 	if err != nil {
 		return s, unlessMissing(err)
 	}
-	x := record{result: result{task: k, metrics: s.metrics}}
-	if err := json.Unmarshal(b, &x); err != nil || x.Run != k.Run || x.protocol != t.protocol || x.SHA256 != x.digest() {
+	x := record{result: result{metrics: s.metrics}}
+	err = json.Unmarshal(b, &x)
+	if err != nil || x.task != k || x.protocol != t.protocol || x.SHA256 != x.digest() {
 		return s, fmt.Errorf("%s is damaged, or does not match this table and the metrics of the run; move the file away to evaluate the run again from its %s",
 			filepath.Join(root.Name(), evaluationFile), stateFile)
 	}
