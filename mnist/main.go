@@ -8,8 +8,8 @@
 //	go run ./mnist reconstruct -checkpoint DIR -o digits.png
 //
 // Read train.go, run.go (a training run) and state.go (its folder), then eval.go, pictures.go (sample and
-// reconstruct), table.go, rows.go (tasks, rows and results) and report.go (files of a table). The commands use the
-// packages mnist/model, mnist/eval (evaluations), mnist/data and mnist/safetensors (the file format).
+// reconstruct), table.go and rows.go (rows, tasks, results and figures). The commands use the packages mnist/model,
+// mnist/eval (evaluations), mnist/data and mnist/safetensors (the file format).
 package main
 
 import (

@@ -1,12 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -20,22 +21,20 @@ import (
 	"hvae/mnist/model"
 )
 
-// A table holds the data of the table command, which trains and evaluates the models of Table 1.
-//
-// Runs with the same seed use the same random numbers for the split, the image order, the binarisation and the noise.
-// Therefore, the difference between the NLLs of two rows usually has a smaller standard error than each NLL.
+// A table holds the data of the table command, which trains and evaluates the models of Table 1. Runs with the same
+// seed use the same random numbers, so the difference between their NLLs has a smaller standard error than each NLL.
 type table struct {
 	protocol
 	out    string   // folder of the table, which contains a folder for each run
 	rows   []string // nil for the published rows
-	seeds  []uint64 // nil for the published seeds
-	folder string   // folder of the images
-	number int      // number of the task to run; -1 for all tasks
+	seeds  []uint64
+	folder string // folder of the images
+	number int    // number of the task to run; -1 for all tasks
 
 	listOnly, asJSON bool
 	stdout, stderr   io.Writer
 
-	set   data.Set
+	set   *data.Set
 	tasks []task
 	root  *os.Root // the open folder out; nil if listOnly is true and the folder does not exist
 }
@@ -46,28 +45,29 @@ type protocol struct {
 	Epochs   int    `json:"max_epochs"` // maximum number of epochs
 	Patience int    `json:"patience"`   // training ends after this number of epochs without a better validation ELBO
 	Train    int    `json:"train"`      // number of training images; 0 for all
-	Images   int    `json:"images"`     // number of test images; the method open replaces 0 by the number of all test images
+	Images   int    `json:"images"`     // number of test images; the method open replaces 0 by all
 	Samples  int    `json:"samples"`    // number of importance samples for each image
 	Runs     int    `json:"runs"`       // number of evaluations of each run
 }
 
 // makeTable runs the table command.
 func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	t := &table{stdout: stdout, stderr: stderr}
+	t := &table{seeds: defaultSeeds, stdout: stdout, stderr: stderr}
 	if err := t.flags().Parse(args); err != nil {
 		return err
 	}
 	if t.out == "" {
 		return command.UsageError("-out is missing: specify a folder for the runs")
 	}
-	if t.set, err = loadData(ctx, t.folder, stderr); err != nil {
+	if t.set, err = loadTestImages(ctx, t.folder, model.Checkpoint{}, t.Images, "limit", stderr); err != nil {
 		return err
 	}
 	if err := t.open(); err != nil {
 		return err
 	}
 	if t.listOnly {
-		return t.list()
+		t.list()
+		return nil
 	}
 	ignoreBrokenPipes()
 	return t.run(ctx)
@@ -81,7 +81,7 @@ func (t *table) flags() *command.Flags {
 		_, err := parseRow(row)
 		return row, err
 	})
-	command.List(f, &t.seeds, "seeds", "`seeds` of each row, separated by commas (default the paper's: 85547 and 12345, and 98765 for some rows)", func(s string) (uint64, error) {
+	command.List(f, &t.seeds, "seeds", "`seeds` of each row, separated by commas (default the paper's: 85547,12345,98765)", func(s string) (uint64, error) {
 		return strconv.ParseUint(s, 10, 64)
 	})
 	f.Range(&t.Epochs, "epochs", 2000, 1, 1_000_000, "maximum `number` of epochs")
@@ -97,46 +97,64 @@ func (t *table) flags() *command.Flags {
 	return f
 }
 
-// open plans the tasks, opens the folder of the table and checks that the stored protocol equals t.protocol. If there
-// is no table yet, it creates one, unless t.listOnly is true.
+// open plans the tasks, opens the folder of the table and checks that the stored protocol, if any, equals t.protocol.
 func (t *table) open() (err error) {
-	t.tasks, t.Data = plan(t.rows, t.seeds), t.set.Name
-	if n := t.set.Test.Len(); t.Images > n {
-		return command.UsageError("invalid value %d for flag -limit: there are %d test images", t.Images, n)
-	} else if t.Images == 0 {
-		t.Images = n
+	t.tasks, t.Data, t.Images = plan(t.rows, t.seeds), t.set.Name, cmp.Or(t.Images, t.set.Test.Len())
+	if t.number < -1 || t.number >= len(t.tasks) {
+		return command.UsageError("invalid value %d for flag -task: it must be from 0 to %d", t.number, len(t.tasks)-1)
 	}
 	open := createFolder
 	if t.listOnly {
 		open = os.OpenRoot
 	}
-	var b []byte
-	if t.root, err = open(t.out); err == nil {
-		b, err = atomicfile.ReadIn(t.root, tableFile)
+	if t.root, err = open(t.out); err != nil {
+		return unlessMissing(err)
 	}
-	var stored struct{ protocol }
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && t.listOnly:
-		return nil
-	case errors.Is(err, fs.ErrNotExist):
-		return t.write(t.report())
-	case err != nil:
-		return err
-	case json.Unmarshal(b, &stored) != nil:
+	b, err := atomicfile.ReadIn(t.root, tableFile)
+	if err != nil {
+		return unlessMissing(err)
+	}
+	var stored protocol
+	if json.Unmarshal(b, &stored) != nil {
 		return fmt.Errorf("%s is damaged: move it away, and the program writes it again from the results of the runs", filepath.Join(t.out, tableFile))
 	}
-	if wrong := differences(stored.protocol, t.protocol); wrong != "" {
+	if wrong := differences(stored, t.protocol); wrong != "" {
 		return fmt.Errorf("the table in %s was made with %s: use the same settings, or another folder with -out", t.out, wrong)
 	}
 	return nil
 }
 
-// run trains and evaluates the models whose runs are not finished, and prints the result of each run. If t.number is
-// not negative, it does this only for the task with this number. Otherwise, it skips runs that another process is
-// training, and prints the table at the end.
+// print prints v as a line of JSON or text. It ignores write errors, because the table's files contain all results.
+func (t *table) print(v fmt.Stringer) {
+	if t.asJSON {
+		json.NewEncoder(t.stdout).Encode(v)
+	} else {
+		fmt.Fprintln(t.stdout, v)
+	}
+}
+
+// list prints a line for each run. If t.asJSON is false, it also prints how many runs are done, running and open.
+func (t *table) list() {
+	count := map[string]int{}
+	for i := range t.tasks {
+		s, err := t.read(i)
+		if err != nil {
+			s.Error = err.Error()
+		}
+		count[s.State]++
+		t.print(s)
+	}
+	if !t.asJSON {
+		const format = "%d runs: %d done, %d running, %d open\n"
+		fmt.Fprintf(t.stdout, format, len(t.tasks), count["done"], count["running"], count["open"])
+	}
+}
+
+// run does all tasks, or only the task t.number if it is not negative, and prints their results. With all tasks, it
+// skips runs that another process is training, and prints the table at the end.
 func (t *table) run(ctx context.Context) error {
-	if t.number < -1 || t.number >= len(t.tasks) {
-		return command.UsageError("invalid value %d for flag -task: it must be from 0 to %d", t.number, len(t.tasks)-1)
+	if err := t.write(); err != nil { // from now on, a command with another protocol is refused
+		return err
 	}
 	var failed []string
 	for i, k := range t.tasks {
@@ -153,15 +171,11 @@ func (t *table) run(ctx context.Context) error {
 			fmt.Fprintf(t.stderr, "%s: %v\n", k.Run, err)
 			failed = append(failed, k.Run)
 		default:
-			r.print(t.stdout, t.asJSON)
+			t.print(r)
 		}
 	}
-	r := t.report()
 	if t.number < 0 {
-		r.print(t.stdout, t.asJSON)
-	}
-	if err := t.write(r); err != nil {
-		return err
+		t.printRows(t.report())
 	}
 	if failed != nil {
 		return fmt.Errorf("%d of %d runs failed: %s", len(failed), len(t.tasks), strings.Join(failed, ", "))
@@ -169,61 +183,128 @@ func (t *table) run(ctx context.Context) error {
 	return nil
 }
 
-// do returns the result of the task with the given number. Unless the run is finished, it trains and evaluates
-// the model.
-func (t *table) do(ctx context.Context, number int) (*result, error) {
+// do returns the result of a task. Unless its run is finished, it trains and evaluates the model.
+func (t *table) do(ctx context.Context, number int) (r result, err error) {
 	k := t.tasks[number]
 	if err := t.root.MkdirAll(k.Run, 0o755); err != nil {
-		return nil, err
+		return r, err
 	}
 	f, err := lockFolder(t.root.OpenRoot(k.Run))
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	defer f.close()
-	if _, r, err := t.read(k); r != nil || err != nil {
-		return r, err
+	if s, err := t.read(number); err != nil || s.State == "done" {
+		return s.result, err
 	}
 	training, err := t.start(k, f)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	fmt.Fprintf(t.stderr, "training %s, %d of %d\n", k.Run, number+1, len(t.tasks))
 	if err := training.train(ctx, f, io.Discard, t.stderr, "start the same command again to continue"); err != nil {
-		return nil, err
+		return r, err
 	}
 	fmt.Fprintf(t.stderr, "evaluating %s, %d of %d\n", k.Run, number+1, len(t.tasks))
-	images := eval.Images{Set: &t.set, N: t.Images, Seed: k.Seed}
-	o := eval.Options{Samples: t.Samples, Runs: t.Runs}
-	results, err := eval.Evaluate(ctx, model.Checkpoint{Config: k.config, Params: training.best}, images, o, t.stderr)
+	c := model.Checkpoint{Config: training.Settings.Config, Params: training.best}
+	images, o := eval.Images{Set: t.set, N: t.Images, Seed: k.Seed}, eval.Options{Samples: t.Samples, Runs: t.Runs}
+	e, err := eval.Evaluate(ctx, c, images, o, t.stderr)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	e := t.evaluation(k, training.Metrics)
-	e.Settings, _ = json.Marshal(training.Settings) // cannot fail for a struct of numbers and strings
-	e.ELBOs, e.NLLs, e.Seconds = results.ELBOs, results.NLLs, results.Seconds
-	e.SHA256 = e.digest(training.Metrics)
-	if err := f.write(evaluationFile, e.encode()); err != nil {
-		return nil, err
+	r = result{task: k, Epochs: len(training.Metrics), Seconds: e.Seconds, metrics: training.Metrics}
+	r.ELBO, r.ELBOSD, r.ELBOs = e.ELBO, e.ELBOSD, e.ELBOs
+	r.NLL, r.NLLSD, r.NLLs = e.NLL, e.NLLSD, e.NLLs
+	for _, m := range r.metrics {
+		r.Seconds += m.Seconds
 	}
-	return e.result(k, training.Metrics), t.write(t.report())
+	x := record{protocol: t.protocol, result: r}
+	x.SHA256 = x.digest()
+	if err := f.write(evaluationFile, encode(x)); err != nil {
+		return r, err
+	}
+	return r, t.write()
 }
 
 // start returns the training run of a task, which continues from the state in its folder if there is one. It returns an
 // error if this state has settings other than the table's.
 func (t *table) start(k task, f *folder) (*trainingRun, error) {
 	s := model.Defaults()
-	s.Config, s.Seed, s.Epochs, s.Patience, s.Train = k.config, k.Seed, t.Epochs, t.Patience, t.Train
+	s.Config, _ = parseRow(k.Row)
+	s.Seed, s.Epochs, s.Patience, s.Train = k.Seed, t.Epochs, t.Patience, t.Train
 	old, err := readState(f.Root)
 	if err := unlessMissing(err); err != nil {
 		return nil, err
 	}
 	if old != nil {
-		same := s
-		same.Data, same.Recompute = old.Settings.Data, old.Settings.Recompute
-		if wrong := differences(old.Settings, same); wrong != "" {
-			return nil, fmt.Errorf("the run does not match this table: it was started with %s", wrong)
+		s.Data, s.Recompute = old.Settings.Data, old.Settings.Recompute // do not affect the results
+		if wrong := differences(old.Settings, s); wrong != "" || old.RateChanged {
+			return nil, fmt.Errorf("the run does not match this table: it was started with %s", cmp.Or(wrong, "another lr"))
 		}
 	}
-	return newRun(s, t.set, old)
+	return newRun(s, *t.set, old)
+}
+
+// A record holds the contents of evaluationFile.
+type record struct {
+	protocol
+	result
+	SHA256 string `json:"sha256"` // digest of the other fields and of the metrics
+}
+
+// digest returns the SHA-256 of the file with an empty digest, followed by the metrics.
+func (x record) digest() string {
+	x.SHA256 = ""
+	return fmt.Sprintf("%x", sha256.Sum256(append(encode(x), encodeMetrics(x.metrics)...)))
+}
+
+// encode returns v as JSON. All numbers in v must be finite.
+func encode(v any) []byte {
+	b, _ := json.MarshalIndent(v, "", " ")
+	return append(b, '\n')
+}
+
+// read returns the status of the task with the given number. It returns an error if a file is damaged or does not
+// belong to the table. It does not need the weights of a finished run.
+func (t *table) read(number int) (s status, err error) {
+	k := t.tasks[number]
+	s = status{Task: number, State: "open", result: result{task: k}}
+	if t.root == nil {
+		return s, nil
+	}
+	root, err := t.root.OpenRoot(k.Run)
+	if err != nil {
+		return s, unlessMissing(err)
+	}
+	defer root.Close()
+	if filelock.Held(root, lockFile) {
+		s.State = "running"
+	}
+	if s.metrics, err = readMetrics(root); err != nil {
+		return s, err
+	}
+	s.Epochs = len(s.metrics)
+	b, err := atomicfile.ReadIn(root, evaluationFile)
+	if err != nil {
+		return s, unlessMissing(err)
+	}
+	x := record{result: result{metrics: s.metrics}}
+	err = json.Unmarshal(b, &x)
+	if err != nil || x.task != k || x.protocol != t.protocol || x.SHA256 != x.digest() {
+		return s, fmt.Errorf("%s is damaged, or does not match this table and the metrics of the run; move the file away to evaluate the run again from its %s",
+			filepath.Join(root.Name(), evaluationFile), stateFile)
+	}
+	s.State, s.result = "done", x.result
+	return s, nil
+}
+
+// write writes the files of the table. If two processes write at the same time, the table may lack the latest result
+// until the next command writes it.
+func (t *table) write() error {
+	for name, content := range t.report().files() {
+		if err := atomicfile.WriteIn(t.root, "", name, content); err != nil {
+			return fmt.Errorf("cannot write the table: %w", err)
+		}
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -42,10 +43,13 @@ func TestTheTableMatchesEval(t *testing.T) {
 	if _, stderr := mustRun(t, tinyTable(out)...); stderr != "" {
 		t.Errorf("a finished table prints %s on stderr, want nothing", stderr)
 	}
-	// A table without HVAEs has no figures, so the command must remove the figures that it wrote for the earlier rows.
+	// A table of fewer rows must replace the figures of all rows.
+	write(t, []byte("hvae"), out, "budget.svg")
 	mustRun(t, tinyTable(out, "-rows", "vae")...)
-	if exists(out, figureFile) || exists(out, "budget.svg") {
-		t.Error("a table with only the VAE has the figures of earlier rows")
+	for _, name := range []string{"table1.svg", "budget.svg"} {
+		if !strings.Contains(before["table1.svg"], "hvae") || bytes.Contains(read(t, out, name), []byte("hvae")) {
+			t.Errorf("a table with only the VAE has the %s of earlier rows", name)
+		}
 	}
 	mustRun(t, tinyTable(out)...)
 	if diff := cmp.Diff(before, files(t, out)); diff != "" {
@@ -141,7 +145,7 @@ func TestATableUsesExistingRuns(t *testing.T) {
 	}
 	before := files(t, out)
 	stdout, stderr := mustRun(t, oneVAE(out)...)
-	if stderr != "" || !strings.Contains(stdout, "1 of 1 runs are finished. Each has one evaluation on 5 images of "+fewName(t)+" with 20 samples per image.\n") {
+	if stderr != "" || !strings.Contains(stdout, "1 of 1 runs are finished, each evaluated on 1 × 5 images of "+fewName(t)+" with 20 samples per image.\n") {
 		t.Errorf("without weights, the table prints %s and on stderr %s", stdout, stderr)
 	}
 	if diff := cmp.Diff(before, files(t, out)); diff != "" {
@@ -164,12 +168,12 @@ func TestADamagedResultIsKept(t *testing.T) {
 	out := t.TempDir()
 	mustRun(t, oneVAE(out)...)
 	before := files(t, out)
-	for _, damaged := range []string{"[null]", "", strings.Replace(before[filepath.Join("vae-1", evaluationFile)], "nlls", "NLLs", 1)} {
+	for _, damaged := range []string{"[null]", "", strings.Replace(before[filepath.Join("vae-1", evaluationFile)], "nlls", "other", 1)} {
 		write(t, []byte(damaged), out, "vae-1", evaluationFile)
-		kept := files(t, out)
+		kept := files(t, filepath.Join(out, "vae-1"))
 		mustFail(t, 1, oneVAE(out), evaluationFile+" is damaged, or does", "; move the file away to evaluate the run again from its "+stateFile, "1 of 1 runs failed: vae-1")
-		if diff := cmp.Diff(kept, files(t, out)); diff != "" {
-			t.Errorf("the table replaced files, although a result is damaged:\n%s", diff)
+		if diff := cmp.Diff(kept, files(t, filepath.Join(out, "vae-1"))); diff != "" {
+			t.Errorf("the table replaced files of a run with a damaged result:\n%s", diff)
 		}
 		remove(t, out, "vae-1", evaluationFile)
 		mustRun(t, oneVAE(out)...)
