@@ -3,6 +3,7 @@ package eval
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 
 	"hvae/ad"
 	"hvae/hvae"
@@ -25,9 +26,9 @@ func (m *Images) draw(ctx context.Context, c model.Checkpoint, run int) (x, z li
 	if m.Set == nil {
 		return Simulate(ctx, c, m.N, m.stream("mnist eval simulated", run))
 	}
-	var indices []int
-	for i := range m.N {
-		indices = append(indices, i)
+	indices := make([]int, m.N)
+	for i := range indices {
+		indices[i] = i
 	}
 	return binarise(m.Set.Test, indices, m.stream("mnist eval pixels", run)), z
 }
@@ -48,7 +49,7 @@ func (m *Images) drawForTuning(ctx context.Context, c model.Checkpoint) linalg.M
 // depends on the seed, the purpose and the prefix.
 func (m *Images) stream(purpose string, prefix ...int) func(index ...int) *rand.Rand {
 	return func(index ...int) *rand.Rand {
-		return random.Stream(m.Seed, purpose, append(prefix[:len(prefix):len(prefix)], index...)...)
+		return random.Stream(m.Seed, purpose, slices.Concat(prefix, index)...)
 	}
 }
 
@@ -68,7 +69,7 @@ func Simulate(ctx context.Context, c model.Checkpoint, n int, stream func(image 
 	each(ctx, n, 1, 1, func(b *hvae.Block[float32]) {
 		rng := stream(b.First)
 		random.FillNormalColumn(rng, z, b.First)
-		logits := model.NewNetwork(c.Config, model.Vars(b.Tape.Const, c.Params)).Decode(b.Columns(z))
+		logits := c.Network(b.Tape).Decode(b.Columns(z))
 		for i, p := range ad.Sigmoid(logits).Value.Data {
 			if rng.Float32() < p {
 				x.Row(i)[b.First] = 1

@@ -48,6 +48,11 @@ func NewNetwork[T linalg.Float](c Config, vars []*ad.Var[T]) *Network[T] {
 	return n
 }
 
+// Network returns the network of a checkpoint. Its parameters are constants on tape t.
+func (c Checkpoint) Network(t *ad.Tape[float32]) *Network[float32] {
+	return NewNetwork(c.Config, Vars(t.Const, c.Params))
+}
+
 // Vars records the parameters on a tape and returns their variables. The argument record is the method Const or Leaf of
 // the tape.
 func Vars[T linalg.Float](record func(linalg.Matrix[T]) *ad.Var[T], params []Param[T]) (vars []*ad.Var[T]) {

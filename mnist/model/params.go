@@ -30,7 +30,9 @@ type spec struct {
 
 // specs returns the descriptions of the parameters of a model, in the order of a checkpoint.
 func specs(c Config) (all []spec) {
-	add := func(name string, mean, spread float64, shape ...int) { all = append(all, spec{name, mean, spread, shape}) }
+	add := func(name string, mean, spread float64, shape ...int) {
+		all = append(all, spec{name, mean, spread, shape})
+	}
 	dense := func(name string, out, in int) {
 		add(name+".weight", 0, 1/math.Sqrt(float64(in+out)), out, in)
 		add(name+".bias", 0, 0, out)
