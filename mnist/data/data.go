@@ -57,7 +57,7 @@ const (
 // Load uses $HVAE_MNIST or, if that is not set, a folder in the user's cache. The files of a dataset have the names of
 // the MNIST files and may be compressed (.gz). Load downloads missing MNIST files into the folder. It calls log with a
 // message for each download.
-func Load(ctx context.Context, folder string, log func(string)) (Set, error) {
+func Load(ctx context.Context, folder string, log func(string)) (set Set, err error) {
 	folder = cmp.Or(folder, os.Getenv("HVAE_MNIST"))
 	if folder == Synthetic {
 		return synthetic(), nil
@@ -65,41 +65,38 @@ func Load(ctx context.Context, folder string, log func(string)) (Set, error) {
 	if folder == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			return Set{}, fmt.Errorf("cannot find the user's cache folder for the MNIST files: %w; specify a folder with -data", err)
+			return set, fmt.Errorf("cannot find the user's cache folder for the MNIST files: %w; specify a folder with -data", err)
 		}
 		folder = filepath.Join(cache, "hvae-mnist")
 	} else if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
 		// Do not create the folder, because its name may be misspelt.
-		return Set{}, fmt.Errorf("there is no folder %s: set -data or $HVAE_MNIST to the folder of the image files, create it to download MNIST into it, or use -data %s for built-in images", folder, Synthetic)
+		return set, fmt.Errorf("there is no folder %s: set -data or $HVAE_MNIST to the folder of the image files, create it to download MNIST into it, or use -data %s for built-in images", folder, Synthetic)
 	}
-	return load(ctx, folder, mnistFiles, log)
-}
-
-// load returns the images in a folder. The argument files describes the two MNIST files.
-func load(ctx context.Context, folder string, files [2]file, log func(string)) (set Set, err error) {
 	if set.Folder, err = filepath.Abs(folder); err != nil {
-		return Set{}, err
+		return set, err
 	}
-	parts, missing, others := [2]*Images{&set.Train, &set.Test}, [2]bool{}, false
-	for i, f := range files {
+	parts, missing := [2]*Images{&set.Train, &set.Test}, []int(nil)
+	set.Name = MNIST
+	for i, f := range mnistFiles {
 		*parts[i], err = f.read(folder)
-		if missing[i] = errors.Is(err, fs.ErrNotExist); err != nil && !missing[i] {
-			return Set{}, err
-		}
-		others = others || err == nil && digest(*parts[i]) != f.digest
-	}
-	for i, f := range files {
-		if !missing[i] {
-			continue
-		}
-		if others {
-			return Set{}, fmt.Errorf("%s is not in %s, and the other file in this folder is not from MNIST", f.name, folder)
-		}
-		if *parts[i], err = f.download(ctx, folder, log); err != nil {
-			return Set{}, err
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			missing = append(missing, i)
+		case err != nil:
+			return set, err
+		case digest(*parts[i]) != f.digest:
+			set.Name = ""
 		}
 	}
-	if set.Name = MNIST; others {
+	for _, i := range missing {
+		if set.Name != MNIST {
+			return set, fmt.Errorf("%s is not in %s, and the other file in this folder is not from MNIST", mnistFiles[i].name, folder)
+		}
+		if *parts[i], err = mnistFiles[i].download(ctx, folder, log); err != nil {
+			return set, err
+		}
+	}
+	if set.Name != MNIST {
 		set.Name = "images-" + set.SHA256()[:8]
 	}
 	if set.Train.Len() < validationShare || set.Test.Len() < 1 {

@@ -53,8 +53,8 @@ func folder(t *testing.T, files map[string][]byte) (path string) {
 	return path
 }
 
-// tinyMNIST describes two small files that replace MNIST's: nine training images and two test images.
-var tinyMNIST = [2]file{{train, digestOf(idx(9))}, {test, digestOf(idx(2))}}
+// In all tests, two small files replace MNIST's: nine training images and two test images.
+func init() { mnistFiles = [2]file{{train, digestOf(idx(9))}, {test, digestOf(idx(2))}} }
 
 func digestOf(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
 
@@ -68,7 +68,7 @@ func TestLoadReadsPlainAndCompressedFiles(t *testing.T) {
 		{map[string][]byte{train + ".gz": compressed(idx(9)), test: compressed(idx(2))}, 9, "mnist"},
 		{map[string][]byte{train: idx(8), test + ".gz": compressed(idx(2))}, 8, "images-" + digestOf(append(idx(8), idx(2)...))[:8]},
 	} {
-		set, err := load(t.Context(), folder(t, c.files), tinyMNIST, nil)
+		set, err := Load(t.Context(), folder(t, c.files), nil)
 		if err != nil || set.Name != c.name || !bytes.Equal(set.Train.Pixels, idx(c.train)[16:]) || !bytes.Equal(set.Test.Pixels, idx(2)[16:]) {
 			t.Errorf("the dataset %q has %d and %d images (error %v), want %q with %d and 2", set.Name, set.Train.Len(), set.Test.Len(), err, c.name, c.train)
 		}
@@ -97,7 +97,7 @@ func TestInvalidFilesAreRefused(t *testing.T) {
 		"gzip":                                     {train: {0x1f, 0x8b, 0, 0, 0, 0, 0, 0, 0, 0}, test: idx(2)},
 	} {
 		path := folder(t, files)
-		if _, err := load(t.Context(), path, tinyMNIST, func(m string) { t.Error(m) }); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+		if _, err := Load(t.Context(), path, func(m string) { t.Error(m) }); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("error %v, want an error with %q and %s", err, want, path)
 		}
 	}
@@ -170,7 +170,7 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 			client.Timeout = 100 * time.Millisecond
 		}
 		path := filepath.Join(t.TempDir(), "new")
-		images, err := tinyMNIST[0].download(t.Context(), path, func(string) {})
+		images, err := mnistFiles[0].download(t.Context(), path, func(string) {})
 		if c.want != "" {
 			_, missing := os.Stat(path)
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "use -data synthetic") || missing == nil {
@@ -178,7 +178,7 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 			}
 			continue
 		}
-		again, reread := tinyMNIST[0].read(path)
+		again, reread := mnistFiles[0].read(path)
 		if err != nil || reread != nil || !bytes.Equal(images.Pixels, contents[16:]) || !bytes.Equal(again.Pixels, contents[16:]) {
 			t.Errorf("%s: %d images, read again %d images; errors %v, %v", name, images.Len(), again.Len(), err, reread)
 		}
@@ -189,7 +189,7 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 func TestLoadDownloadsTheMissingFile(t *testing.T) {
 	serve(t, sends(idx(2)))
 	var requests []string
-	set, err := load(t.Context(), folder(t, map[string][]byte{train: idx(9)}), tinyMNIST, func(m string) { requests = append(requests, m) })
+	set, err := Load(t.Context(), folder(t, map[string][]byte{train: idx(9)}), func(m string) { requests = append(requests, m) })
 	if err != nil || set.Name != MNIST || set.Train.Len() != 9 || set.Test.Len() != 2 || len(requests) != 1 || !strings.Contains(requests[0], test) {
 		t.Errorf("the dataset is %q with %d and %d images (error %v) after %q", set.Name, set.Train.Len(), set.Test.Len(), err, requests)
 	}
@@ -202,7 +202,7 @@ func TestCancellationEndsADownload(t *testing.T) {
 	serve(t, func(w http.ResponseWriter, r *http.Request) { cancel(errors.New("enough")); hang(w, r) })
 	ended := make(chan error, 1)
 	go func() {
-		_, err := tinyMNIST[0].download(ctx, t.TempDir(), func(string) {})
+		_, err := mnistFiles[0].download(ctx, t.TempDir(), func(string) {})
 		ended <- err
 	}()
 	select {

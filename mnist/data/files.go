@@ -29,15 +29,12 @@ var mnistFiles = [2]file{
 	{"t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"},
 }
 
-// gzipMagic contains the first two bytes of every gzip file.
-var gzipMagic = []byte{0x1f, 0x8b}
-
 // maxImages is the maximum number of images in a file. The pixels of that many images take 784 MB.
 const maxImages = 1_000_000
 
 // read returns the images in the file f.name or, if it does not exist, in f.name.gz. If neither exists, the
 // error wraps fs.ErrNotExist.
-func (f file) read(folder string) (Images, error) {
+func (f file) read(folder string) (images Images, err error) {
 	name := filepath.Join(folder, f.name)
 	b, err := atomicfile.Read(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -45,18 +42,17 @@ func (f file) read(folder string) (Images, error) {
 		b, err = atomicfile.Read(name)
 	}
 	if err != nil {
-		return Images{}, err
+		return images, err
 	}
-	images, err := parse(b)
-	if err != nil {
-		return Images{}, fmt.Errorf("%s: %w", name, err)
+	if images, err = parse(b); err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
 	}
-	return images, nil
+	return images, err
 }
 
 // parse reads the images of an IDX file, which may be compressed.
 func parse(b []byte) (Images, error) {
-	if bytes.HasPrefix(b, gzipMagic) {
+	if bytes.HasPrefix(b, []byte{0x1f, 0x8b}) { // the first two bytes of every gzip file
 		z, err := gzip.NewReader(bytes.NewReader(b))
 		if err == nil {
 			b, err = io.ReadAll(io.LimitReader(z, maxImages*pixels+100))
@@ -97,49 +93,44 @@ var mirror = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 // client limits the duration of a download. Ten minutes suffice for the largest file (10 MB) at 20 kB/s.
 var client = http.Client{Timeout: 10 * time.Minute}
 
-// download downloads an MNIST file and returns its images. It writes the received bytes, which are usually compressed,
-// to the folder, and creates the folder if necessary. If the SHA-256 is wrong, it writes nothing.
+// download downloads a compressed MNIST file to the folder, which it creates if necessary, and returns the images. If the
+// SHA-256 is wrong, it writes nothing.
 func (f file) download(ctx context.Context, folder string, log func(string)) (Images, error) {
 	address := mirror + f.name + ".gz"
 	log("downloading " + address)
-	sent, err := fetch(ctx, address)
+	sent, images, err := f.fetch(ctx, address)
 	if ctx.Err() != nil {
 		return Images{}, context.Cause(ctx)
-	}
-	var images Images
-	if err == nil {
-		images, err = parse(sent)
-	}
-	if err == nil && digest(images) != f.digest {
-		err = errors.New("its SHA-256 is wrong")
 	}
 	if err != nil {
 		return Images{}, fmt.Errorf("%s is not in %s and cannot be downloaded: put %s and %s into this folder, compressed (.gz) or not, or use -data %s for built-in images (%s: %w)",
 			f.name, folder, mnistFiles[0].name, mnistFiles[1].name, Synthetic, address, err)
 	}
-	path := filepath.Join(folder, f.name)
-	if bytes.HasPrefix(sent, gzipMagic) {
-		path += ".gz"
-	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return Images{}, err
 	}
-	return images, atomicfile.Write(path, sent)
+	return images, atomicfile.Write(filepath.Join(folder, f.name+".gz"), sent)
 }
 
-// fetch downloads at most 64 MiB from a URL.
-func fetch(ctx context.Context, address string) ([]byte, error) {
+// fetch returns the bytes of an MNIST file, at most 64 MiB, and its images from a URL.
+func (f file) fetch(ctx context.Context, address string) (sent []byte, images Images, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, err
+		return nil, images, err
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, err
+		return nil, images, err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, errors.New(response.Status)
+		return nil, images, errors.New(response.Status)
 	}
-	return io.ReadAll(io.LimitReader(response.Body, 64<<20))
+	if sent, err = io.ReadAll(io.LimitReader(response.Body, 64<<20)); err != nil {
+		return nil, images, err
+	}
+	if images, err = parse(sent); err == nil && digest(images) != f.digest {
+		err = errors.New("its SHA-256 is wrong")
+	}
+	return sent, images, err
 }
