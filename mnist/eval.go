@@ -37,7 +37,7 @@ func (f *evalFlags) parse(args []string) error {
 		return nil
 	})
 	flags.StringVar(&f.method, "method", "is", "`method`: 'is' (importance sampling only) or 'ais' (annealed importance sampling as well, which\ngives tighter bounds on log p(x) and takes longer)")
-	flags.Count(&f.options.Steps, "steps", 1000, 1, "`number` of steps from the variational prior to the posterior, for -method ais")
+	flags.Count(&f.options.Steps, "steps", 1000, 2, "`number` of steps from the variational prior to the posterior, for -method ais")
 	flags.Count(&f.options.Chains, "chains", 16, 1, "`number` of chains for each image, for -method ais")
 	flags.BoolVar(&f.simulated, "simulated", false, "for -method ais: evaluate images drawn from the model, which also gives an upper bound on log p(x)")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed for binarisation and noise")
@@ -91,11 +91,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if f.asJSON {
 		return json.NewEncoder(stdout).Encode(e)
 	}
-	runs := "one run"
-	if e.Runs > 1 {
-		runs = fmt.Sprintf("%d runs", e.Runs)
-	}
-	_, err = fmt.Fprintf(stdout, "%v, epoch %d, on %d %s, %d samples each, %s, %.0f s\n%v", c.Config, c.Epoch,
-		e.Images, description, e.Samples, runs, e.Seconds, e)
+	_, err = fmt.Fprintf(stdout, "%v, epoch %d, on %d %s, %d samples each, runs: %d, %.0f s\n%v", c.Config, c.Epoch,
+		e.Images, description, e.Samples, e.Runs, e.Seconds, e)
 	return err
 }

@@ -19,7 +19,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"syscall"
 
@@ -56,9 +55,7 @@ var program = command.Program{
 // ignoreBrokenPipes makes writes to a broken pipe return an error instead of ending the process, so that a run
 // continues.
 func ignoreBrokenPipes() {
-	if runtime.GOARCH != "wasm" {
-		signal.Ignore(syscall.Signal(13)) // package syscall does not define SIGPIPE for WebAssembly
-	}
+	signal.Ignore(syscall.Signal(13)) // SIGPIPE, which package syscall does not define for WebAssembly
 }
 
 // dataFlag defines the flag -data.

@@ -87,12 +87,12 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		return err
 	}
 	fmt.Fprintf(stderr, "wrote %s: test images of %s; the model is %v, epoch %d\n", f.out, set.Name, c.Config, c.Epoch)
-	fmt.Fprintf(stdout, "from left to right: the image, its reconstruction from the encoder's mean, and from ")
-	if c.Config.Kind == "vae" {
-		fmt.Fprintf(stdout, "a draw of z\n")
-		return nil
+	positions := "z_0"
+	if c.Config.K > 0 {
+		positions += fmt.Sprintf(" … z_%d", c.Config.K)
 	}
-	fmt.Fprintf(stdout, "z_0 … z_%d\nmean of log p(x, z_k) in nats: %s\n", c.Config.K, strings.Join(logJoints, " "))
+	fmt.Fprintf(stdout, "from left to right: the image, its reconstruction from the encoder's mean, and from %s\n", positions)
+	fmt.Fprintf(stdout, "mean of log p(x, z_k) in nats: %s\n", strings.Join(logJoints, " "))
 	return nil
 }
 

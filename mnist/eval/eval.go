@@ -1,8 +1,8 @@
 // Package eval estimates the ELBO and the negative log-likelihood of a model by importance
 // sampling, and bounds log p(x) by annealed importance sampling.
 //
-// Read eval.go, then images.go, estimators.go (importance sampling and annealed importance sampling) and
-// statistics.go (means, standard errors and bounds).
+// Read eval.go, then estimators.go (importance sampling and annealed importance sampling) and statistics.go (means,
+// standard errors and bounds).
 package eval
 
 import (
@@ -10,28 +10,32 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"hvae/ad"
 	"hvae/bench/progress"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
+	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
 
 // An Evaluation is the result of the eval command, which evaluates a model in one or more runs. Each run binarises the
 // images again. ELBO and NLL are means over runs. ELBOSD and NLLSD are standard deviations over runs.
 type Evaluation struct {
-	ELBO    Number  `json:"elbo"` // nats, negative
-	ELBOSD  Number  `json:"elbo_sd"`
-	NLL     Number  `json:"nll"` // nats, positive
-	NLLSD   Number  `json:"nll_sd"`
-	Images  int     `json:"images"`
-	Samples int     `json:"samples"`
-	Runs    int     `json:"runs"`
-	Data    string  `json:"data"`       // name of the images
-	Trained *string `json:"trained_on"` // name of the training images; null if the checkpoint lacks it
+	ELBO    Number `json:"elbo"` // nats, negative
+	ELBOSD  Number `json:"elbo_sd"`
+	NLL     Number `json:"nll"` // nats, positive
+	NLLSD   Number `json:"nll_sd"`
+	Images  int    `json:"images"`
+	Samples int    `json:"samples"`
+	Runs    int    `json:"runs"`
+	Data    string `json:"data"`       // name of the images
+	Trained string `json:"trained_on"` // name of the training images; "" if the checkpoint lacks it
 
 	// TailShape is the tail shape of the importance weights (hvae.Evidence), averaged over images and runs.
 	// HeavyTails is the fraction of tail shapes above 0.7, which indicate unreliable estimates. Both are
@@ -52,6 +56,13 @@ type Options struct {
 	Annealing         // settings of annealed importance sampling; if Chains is 0, no bounds are computed
 }
 
+// Images describes the images on which a model is evaluated. Each run binarises or draws them again.
+type Images struct {
+	Set  *data.Set // the images are the first N test images of this dataset or, if Set is nil, N images drawn from the model
+	N    int
+	Seed uint64 // seed of the binarisation and the noise
+}
+
 // Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if
 // ctx is done, or if the ELBO or the NLL is not finite.
 func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options, stderr io.Writer) (Evaluation, error) {
@@ -60,12 +71,9 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options,
 	if ctx.Err() != nil {
 		return Evaluation{}, fmt.Errorf("%w during the evaluation of %d images, which is not saved", context.Cause(ctx), images.N)
 	}
-	e := Evaluation{Images: images.N, Samples: o.Samples, Runs: o.Runs, Data: "simulated"}
+	e := Evaluation{Images: images.N, Samples: o.Samples, Runs: o.Runs, Data: "simulated", Trained: c.Data}
 	if images.Set != nil {
 		e.Data = images.Set.Name
-	}
-	if c.Data != "" {
-		e.Trained = &c.Data
 	}
 	var tails []float64
 	heavy := 0.0
@@ -147,13 +155,69 @@ func (e Evaluation) String() string {
 	if b == nil {
 		return s
 	}
-	s += fmt.Sprintf("annealed importance sampling, %d steps, %d chains", b.Steps, b.Chains)
-	if finite(b.Acceptance) {
-		s += fmt.Sprintf(", acceptance %.2f", b.Acceptance)
-	}
-	s += fmt.Sprintf(" (± standard errors over images)\nlog p(x) ≥ %s\n", PlusMinus(b.Lower, b.LowerSE))
+	s += fmt.Sprintf("annealed importance sampling, %d steps, %d chains, acceptance %.2f (± standard errors over images)\n", b.Steps, b.Chains, b.Acceptance)
+	s += fmt.Sprintf("log p(x) ≥ %s\n", PlusMinus(b.Lower, b.LowerSE))
 	if finite(b.Upper) {
 		s += fmt.Sprintf("log p(x) ≤ %s, a gap of %s\n", PlusMinus(b.Upper, b.UpperSE), PlusMinus(b.Gap, b.GapSE))
 	}
 	return s + fmt.Sprintf("the importance-sampling estimate is %s below the lower bound\n", PlusMinus(b.Missed, b.MissedSE))
+}
+
+// draw returns the binary images x [784×n] of a run. If the images are drawn from the model, draw also returns
+// their latent variables z [ℓ×n].
+func (m *Images) draw(ctx context.Context, c model.Checkpoint, run int) (x, z linalg.Matrix[float32]) {
+	if m.Set == nil {
+		return Simulate(ctx, c, m.N, m.stream("mnist eval simulated", run))
+	}
+	indices := make([]int, m.N)
+	for i := range indices {
+		indices[i] = i
+	}
+	return binarise(m.Set.Test, indices, m.stream("mnist eval pixels", run)), z
+}
+
+// drawForTuning returns binary images for tuning the step sizes of annealed importance sampling. They are not among the
+// evaluated images. If m.Set is not nil, they are validation images of the training run.
+func (m *Images) drawForTuning(ctx context.Context, c model.Checkpoint) linalg.Matrix[float32] {
+	const n = 16
+	if m.Set == nil {
+		x, _ := Simulate(ctx, c, n, m.stream("mnist ais tuning simulated"))
+		return x
+	}
+	_, validation := data.Split(m.Set.Train, c.Seed)
+	return binarise(m.Set.Train, validation[:min(n, len(validation))], m.stream("mnist ais tuning pixels"))
+}
+
+// stream returns a function that returns the random stream for an index, such as the index of an image. The stream also
+// depends on the seed, the purpose and the prefix.
+func (m *Images) stream(purpose string, prefix ...int) func(index ...int) *rand.Rand {
+	return func(index ...int) *rand.Rand {
+		return random.Stream(m.Seed, purpose, slices.Concat(prefix, index)...)
+	}
+}
+
+// binarise returns random binary versions [784×n] of the images with the given indices.
+func binarise(images data.Images, indices []int, stream func(image ...int) *rand.Rand) linalg.Matrix[float32] {
+	x := linalg.New[float32](data.Side*data.Side, len(indices))
+	for j, i := range indices {
+		data.Binarise(x, j, images.Image(i), stream(i))
+	}
+	return x
+}
+
+// Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n]. Therefore, each column of z is
+// an exact draw from the posterior p_θ(z|x) of its image. If ctx is done, the results are incomplete.
+func Simulate(ctx context.Context, c model.Checkpoint, n int, stream func(image ...int) *rand.Rand) (x, z linalg.Matrix[float32]) {
+	x, z = linalg.New[float32](data.Side*data.Side, n), linalg.New[float32](c.Config.Latent, n)
+	each(ctx, n, 1, 1, func(b *hvae.Block[float32]) {
+		rng := stream(b.First)
+		random.FillNormalColumn(rng, z, b.First)
+		logits := c.Network(b.Tape).Decode(b.Columns(z))
+		for i, p := range ad.Sigmoid(logits).Value.Data {
+			if rng.Float32() < p {
+				x.Row(i)[b.First] = 1
+			}
+		}
+	})
+	return x, z
 }

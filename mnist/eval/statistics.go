@@ -70,7 +70,7 @@ type Bounds struct {
 	GapSE      Number `json:"gap_se"`
 	Missed     Number `json:"missed"` // lower − the estimate from importance sampling
 	MissedSE   Number `json:"missed_se"`
-	Acceptance Number `json:"acceptance"` // undefined if Steps is 1, because there are no transitions
+	Acceptance Number `json:"acceptance"`
 }
 
 // newBounds returns the Bounds computed from the estimates of all runs.
