@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -15,11 +14,11 @@ import (
 
 // evalFlags are the flags of the eval command.
 type evalFlags struct {
-	checkpoint, data, method       string
-	limit                          int
-	seed                           uint64
-	simulated, withoutFlow, asJSON bool
-	options                        eval.Options
+	checkpoint, data, method, k string
+	limit                       int
+	seed                        uint64
+	simulated, asJSON           bool
+	options                     eval.Options
 }
 
 // parse parses the command line. It returns an error if flags contradict each other.
@@ -30,12 +29,7 @@ func (f *evalFlags) parse(args []string) error {
 	flags.Count(&f.limit, "limit", 0, 0, "`number` of images to evaluate, starting with the first, such as 1000; 0 for all (10,000 with -simulated),\nwhich takes hours")
 	flags.Count(&f.options.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
 	flags.Count(&f.options.Runs, "runs", 3, 1, "`number` of runs, each with freshly binarised images; ± is the standard deviation over runs")
-	flags.Func("K", "evaluate an HVAE with this `number` of leapfrog steps: only 0, for the estimate p(x, z_0)/q(z_0|x) without the flow\n(default the model's K)", func(k string) error {
-		if f.withoutFlow = k == "0"; !f.withoutFlow {
-			return errors.New("the model's K can only be replaced by 0")
-		}
-		return nil
-	})
+	flags.StringVar(&f.k, "K", "", "evaluate an HVAE with this `number` of leapfrog steps: only 0, for the estimate p(x, z_0)/q(z_0|x) without the flow\n(default the model's K)")
 	flags.StringVar(&f.method, "method", "is", "`method`: 'is' (importance sampling only) or 'ais' (annealed importance sampling as well, which\ngives tighter bounds on log p(x) and takes longer)")
 	flags.Count(&f.options.Steps, "steps", 1000, 2, "`number` of steps from the variational prior to the posterior, for -method ais")
 	flags.Count(&f.options.Chains, "chains", 16, 1, "`number` of chains for each image, for -method ais")
@@ -45,19 +39,22 @@ func (f *evalFlags) parse(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if f.method != "is" && f.method != "ais" {
-		return command.UsageError("invalid value %q for flag -method: it must be 'is' or 'ais'", f.method)
-	}
 	for _, flag := range flags.Given() {
-		if f.method == "is" && slices.Contains([]string{"steps", "chains", "simulated"}, flag) {
+		switch {
+		case flag == "K" && f.k != "0":
+			return command.UsageError("invalid value %q for flag -K: the model's K can only be replaced by 0", f.k)
+		case flag == "data" && f.simulated:
+			return command.UsageError("-data has no effect with -simulated, which draws images from the model")
+		case f.method == "is" && slices.Contains([]string{"steps", "chains", "simulated"}, flag):
 			return command.UsageError("-%s requires -method ais", flag)
 		}
-		if f.simulated && flag == "data" {
-			return command.UsageError("-data has no effect with -simulated, which draws images from the model")
-		}
 	}
-	if f.method == "is" {
+	switch f.method {
+	case "is":
 		f.options.Annealing = eval.Annealing{}
+	case "ais":
+	default:
+		return command.UsageError("invalid value %q for flag -method: it must be 'is' or 'ais'", f.method)
 	}
 	return nil
 }
@@ -72,7 +69,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	if f.withoutFlow {
+	if f.k == "0" {
 		c = c.WithoutFlow()
 	}
 	images, description := eval.Images{N: cmp.Or(f.limit, 10_000), Seed: f.seed}, "images drawn from the model"

@@ -169,40 +169,34 @@ func (m *Images) draw(ctx context.Context, c model.Checkpoint, run int) (x, z li
 	if m.Set == nil {
 		return Simulate(ctx, c, m.N, m.stream("mnist eval simulated", run))
 	}
-	indices := make([]int, m.N)
-	for i := range indices {
-		indices[i] = i
+	x = linalg.New[float32](data.Side*data.Side, m.N)
+	for i := range m.N {
+		data.Binarise(x, i, m.Set.Test.Image(i), random.Stream(m.Seed, "mnist eval pixels", run, i))
 	}
-	return binarise(m.Set.Test, indices, m.stream("mnist eval pixels", run)), z
+	return x, z
 }
 
 // drawForTuning returns binary images for tuning the step sizes of annealed importance sampling. They are not among the
 // evaluated images. If m.Set is not nil, they are validation images of the training run.
-func (m *Images) drawForTuning(ctx context.Context, c model.Checkpoint) linalg.Matrix[float32] {
+func (m *Images) drawForTuning(ctx context.Context, c model.Checkpoint) (x linalg.Matrix[float32]) {
 	const n = 16
 	if m.Set == nil {
-		x, _ := Simulate(ctx, c, n, m.stream("mnist ais tuning simulated"))
+		x, _ = Simulate(ctx, c, n, m.stream("mnist ais tuning simulated"))
 		return x
 	}
 	_, validation := data.Split(m.Set.Train, c.Seed)
-	return binarise(m.Set.Train, validation[:min(n, len(validation))], m.stream("mnist ais tuning pixels"))
+	x = linalg.New[float32](data.Side*data.Side, min(n, len(validation)))
+	for j, i := range validation[:x.Cols] {
+		data.Binarise(x, j, m.Set.Train.Image(i), random.Stream(m.Seed, "mnist ais tuning pixels", i))
+	}
+	return x
 }
 
-// stream returns a function that returns the random stream for an index, such as the index of an image. The stream also
-// depends on the seed, the purpose and the prefix.
+// stream returns a function that returns the random stream for a purpose, a prefix and an index.
 func (m *Images) stream(purpose string, prefix ...int) func(index ...int) *rand.Rand {
 	return func(index ...int) *rand.Rand {
 		return random.Stream(m.Seed, purpose, slices.Concat(prefix, index)...)
 	}
-}
-
-// binarise returns random binary versions [784×n] of the images with the given indices.
-func binarise(images data.Images, indices []int, stream func(image ...int) *rand.Rand) linalg.Matrix[float32] {
-	x := linalg.New[float32](data.Side*data.Side, len(indices))
-	for j, i := range indices {
-		data.Binarise(x, j, images.Image(i), stream(i))
-	}
-	return x
 }
 
 // Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n]. Therefore, each column of z is
