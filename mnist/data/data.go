@@ -75,29 +75,23 @@ func Load(ctx context.Context, folder string, log func(string)) (set Set, err er
 	if set.Folder, err = filepath.Abs(folder); err != nil {
 		return set, err
 	}
-	parts, missing := [2]*Images{&set.Train, &set.Test}, []int(nil)
+	parts, errs := [2]*Images{&set.Train, &set.Test}, [2]error{}
 	set.Name = MNIST
 	for i, f := range mnistFiles {
-		*parts[i], err = f.read(folder)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			missing = append(missing, i)
-		case err != nil:
-			return set, err
-		case digest(*parts[i]) != f.digest:
-			set.Name = ""
+		if *parts[i], errs[i] = f.read(folder); errs[i] == nil && digest(*parts[i]) != f.digest {
+			set.Name = "images-" // other images, so do not download a missing file
 		}
 	}
-	for _, i := range missing {
-		if set.Name != MNIST {
-			return set, fmt.Errorf("%s is not in %s, and the other file in this folder is not from MNIST", mnistFiles[i].name, folder)
+	for i, f := range mnistFiles {
+		if errors.Is(errs[i], fs.ErrNotExist) && set.Name == MNIST {
+			*parts[i], errs[i] = f.download(ctx, folder, log)
 		}
-		if *parts[i], err = mnistFiles[i].download(ctx, folder, log); err != nil {
-			return set, err
+		if errs[i] != nil {
+			return set, errs[i]
 		}
 	}
 	if set.Name != MNIST {
-		set.Name = "images-" + set.SHA256()[:8]
+		set.Name += set.SHA256()[:8]
 	}
 	if set.Train.Len() < validationShare || set.Test.Len() < 1 {
 		err = fmt.Errorf("%s contains only %d training images and %d test images, but at least %d training images and one test image are needed", folder, set.Train.Len(), set.Test.Len(), validationShare)

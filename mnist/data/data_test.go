@@ -83,8 +83,8 @@ func TestInvalidFilesAreRefused(t *testing.T) {
 	wide[15] = 29       // the header specifies images of 28×29 pixels
 	impossible[4] = 255 // the header specifies 4,278,190,089 images
 	for want, files := range map[string]map[string][]byte{
-		train + " is not in":                       {test: idx(3)},
-		test + " is not in":                        {train: idx(8)},
+		train + ".gz: no such file":                {test: idx(3)},
+		test + ".gz: no such file":                 {train: idx(8)},
 		"only 5 training images and 2 test images": {train: idx(5), test: idx(2)},
 		"only 9 training images and 0 test images": {train: idx(9), test: idx(0)},
 		"it has 7073 bytes and":                    {train: append(idx(9), 1), test: idx(2)},
