@@ -29,9 +29,7 @@ import (
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		// Frequent garbage collection saves memory while images are read and when an epoch ends. It does not slow down
-		// training steps, because they allocate no memory.
-		debug.SetGCPercent(10)
+		debug.SetGCPercent(10) // saves memory while images are read; training steps hardly allocate memory
 	}
 	program.Main()
 }
@@ -52,8 +50,7 @@ var program = command.Program{
 	},
 }
 
-// ignoreBrokenPipes makes writes to a broken pipe return an error instead of ending the process, so that a run
-// continues.
+// ignoreBrokenPipes makes writes to a broken pipe return an error instead of ending the process.
 func ignoreBrokenPipes() {
 	signal.Ignore(syscall.Signal(13)) // SIGPIPE, which package syscall does not define for WebAssembly
 }

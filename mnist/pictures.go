@@ -64,7 +64,9 @@ func sample(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// reconstruct runs the reconstruct command.
+// reconstruct runs the reconstruct command. Its picture has a group of K + 3 digits for each test image: the image, the
+// pixel probabilities at the mean of the variational prior, and the probabilities at the positions z_0 … z_K of the flow,
+// where z_0 is a draw from the variational prior. For a VAE, K = 0.
 func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var f pictureFlags
 	c, err := f.parse(args, 24, true)
@@ -79,11 +81,21 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	for i := range f.n {
 		data.Binarise(x, i, set.Test.Image(i), random.Stream(f.seed, "mnist reconstruct pixels", i))
 	}
-	picture, logJoints, err := reconstructions(c, x, f.seed)
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.checkpoint, err)
+	var t ad.Tape[float32]
+	network, images, rng := c.Network(&t), t.Const(x), random.Stream(f.seed, "mnist reconstruct")
+	mean, std := network.Encode(images)
+	epsilon, gamma0 := hvae.Noise(&t, rng, c.Config.Latent, f.n), hvae.Noise(&t, rng, c.Config.Latent, f.n)
+	start := network.Draw(images, mean, std, epsilon, gamma0).Start
+	flow, shown, logJoints := network.Flow(images), []linalg.Matrix[float32]{x, ad.Sigmoid(network.Decode(mean)).Value}, ""
+	for k, s := range flow.Path(start) {
+		logJoint := float64(ad.Mean(flow.Target.LogJoint(s.Z)).Scalar())
+		if logJoint-logJoint != 0 {
+			return fmt.Errorf("%s: log p(x, z_%d) is not finite: the model is damaged or has diverged", f.checkpoint, k)
+		}
+		shown = append(shown, ad.Sigmoid(network.Decode(s.Z)).Value)
+		logJoints += fmt.Sprintf(" %.1f", logJoint)
 	}
-	if err := atomicfile.Write(f.out, picture); err != nil {
+	if err := atomicfile.Write(f.out, contact(max(1, 12/len(shown)), shown...)); err != nil {
 		return err
 	}
 	fmt.Fprintf(stderr, "wrote %s: test images of %s; the model is %v, epoch %d\n", f.out, set.Name, c.Config, c.Epoch)
@@ -92,7 +104,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		positions += fmt.Sprintf(" … z_%d", c.Config.K)
 	}
 	fmt.Fprintf(stdout, "from left to right: the image, its reconstruction from the encoder's mean, and from %s\n", positions)
-	fmt.Fprintf(stdout, "mean of log p(x, z_k) in nats: %s\n", strings.Join(logJoints, " "))
+	fmt.Fprintf(stdout, "mean of log p(x, z_k) in nats:%s\n", logJoints)
 	return nil
 }
 
@@ -102,29 +114,6 @@ func samples(c model.Config, params []model.Param[float32], n int, seed uint64) 
 	z := hvae.Noise(&t, random.Stream(seed, "mnist sample"), c.Latent, n)
 	x := ad.Sigmoid(model.NewNetwork(c, model.Vars(t.Const, params)).Decode(z)).Value
 	return contact(int(math.Ceil(math.Sqrt(float64(n)))), x)
-}
-
-// reconstructions returns a PNG with a group of K + 3 pictures for each image of x [784×n]: the image, the pixel
-// probabilities at the mean of the variational prior, and the probabilities at the positions z_0 … z_K of the flow,
-// where z_0 is a draw from the variational prior. For a VAE, K = 0. For each k, it also returns the mean over all
-// images of log p_θ(x, z_k), as text. If a mean is not finite, it returns an error.
-func reconstructions(c model.Checkpoint, x linalg.Matrix[float32], seed uint64) (picture []byte, logJoints []string, err error) {
-	var t ad.Tape[float32]
-	network, n := c.Network(&t), x.Cols
-	images := t.Const(x)
-	mean, std := network.Encode(images)
-	rng := random.Stream(seed, "mnist reconstruct")
-	epsilon, gamma0 := hvae.Noise(&t, rng, c.Config.Latent, n), hvae.Noise(&t, rng, c.Config.Latent, n)
-	start := network.Draw(images, mean, std, epsilon, gamma0).Start
-	flow, shown := network.Flow(images), []linalg.Matrix[float32]{x, ad.Sigmoid(network.Decode(mean)).Value}
-	for k, s := range flow.Path(start) {
-		logJoint := float64(ad.Mean(flow.Target.LogJoint(s.Z)).Scalar())
-		if math.IsNaN(logJoint) || math.IsInf(logJoint, 0) {
-			return nil, nil, fmt.Errorf("log p(x, z_%d) is not finite: the model is damaged or has diverged", k)
-		}
-		shown, logJoints = append(shown, ad.Sigmoid(network.Decode(s.Z)).Value), append(logJoints, fmt.Sprintf("%.1f", logJoint))
-	}
-	return contact(max(1, 12/len(shown)), shown...), logJoints, nil
 }
 
 // contact returns a contact sheet as a PNG. Its digits are the columns of the given matrices [784×n], with values from 0

@@ -63,9 +63,8 @@ type Annealing struct {
 
 const leapfrogs = 5 // number of leapfrog steps of a Markov kernel
 
-// tune returns step sizes for the a.Steps − 1 Markov kernels. It runs one chain for each image of x [784×n], with
-// random numbers from stream(image). Bound must use other streams and images, because its bounds would otherwise be
-// biased.
+// tune returns step sizes for the a.Steps − 1 Markov kernels. It runs one chain for each image of x [784×n], with random
+// numbers from stream(image). With the streams or images of tune, the results of Bound would be biased.
 func (a Annealing) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix[float32], stream func(image ...int) *rand.Rand) []float64 {
 	const kernels = 50 // if Steps is small, repeat the kernels until a chain has applied about this many
 	var streams []*rand.Rand
@@ -81,13 +80,10 @@ func (a Annealing) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix
 //	z empty   log mean p̂_θ(x), a lower bound
 //	z given   −log mean 1/p̂_θ(x), an upper bound
 //
-// The means are over the chains of an image. If z [ℓ×n] is given, its columns must be exact draws from the posterior.
-// The chains then start from these draws. Bound also returns the mean acceptance rate of the kernels, or NaN if Steps
-// is 1.
-//
-// Each chain draws its random numbers from stream(image, chain). The chains run in blocks on all cores. After
-// each block, Bound calls done with the number of chains in the block. Memory use does not depend on Steps. If ctx
-// is done, the results are incomplete.
+// The means are over the chains of an image. If z [ℓ×n] is given, the chains start from its columns, which must be exact
+// draws from the posterior. Bound also returns the mean acceptance rate of the kernels, or NaN if Steps is 1. Each chain
+// draws its random numbers from stream(image, chain). The chains run in blocks on all cores. After each block, Bound
+// calls done with its number of chains. Memory use does not depend on Steps. If ctx is done, the results are incomplete.
 func (a Annealing) Bound(ctx context.Context, c model.Checkpoint, stepSizes []float64, x, z linalg.Matrix[float32],
 	stream func(imageAndChain ...int) *rand.Rand, done func(chains int)) (bounds []float64, acceptance float64) {
 	n, sign := x.Cols*a.Chains, 1.0

@@ -1,8 +1,5 @@
-// Package eval estimates the ELBO and the negative log-likelihood of a model by importance
-// sampling, and bounds log p(x) by annealed importance sampling.
-//
-// Read eval.go, then estimators.go (importance sampling and annealed importance sampling) and statistics.go (means,
-// standard errors and bounds).
+// Package eval estimates the ELBO and the negative log-likelihood of a model by importance sampling, and bounds log p(x)
+// by annealed importance sampling. Read eval.go, then estimators.go and statistics.go (means, standard errors, bounds).
 package eval
 
 import (

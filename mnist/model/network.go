@@ -66,10 +66,8 @@ func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
 	return &flow
 }
 
-// Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for images x
-// [784×B]. The encoder has three convolutions with 16, 32 and 32 channels, a dense layer of 450 units, and
-// two dense output layers. Softplus follows every layer except the output layer of the mean. If the input
-// of the last softplus is below −44, the standard deviation is zero (linalg.Softplus) and the ELBO is −∞.
+// Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for images x [784×B]. If the
+// input of the last softplus is below −44, the standard deviation is zero (linalg.Softplus) and the ELBO is −∞.
 func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 	e := &n.encoder
 	h := ad.Softplus(conv.Conv(&conv1, e.conv1.weight, x, e.conv1.bias))
@@ -79,9 +77,7 @@ func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 	return ad.Affine(e.mean.weight, h, e.mean.bias), ad.Softplus(ad.Affine(e.std.weight, h, e.std.bias))
 }
 
-// Decode returns the logits [784×B] of the pixel probabilities π_θ(z) for z [ℓ×B]. The decoder has two
-// dense layers, followed by the transposes of the encoder's convolutions in reverse order. Softplus
-// follows every layer except the last.
+// Decode returns the logits [784×B] of the pixel probabilities π_θ(z) for z [ℓ×B].
 func (n *Network[T]) Decode(z *ad.Var[T]) *ad.Var[T] {
 	d := &n.decoder
 	h := ad.Softplus(ad.Affine(d.hidden.weight, z, d.hidden.bias))
