@@ -60,11 +60,6 @@ func dataFlag(f *command.Flags, folder *string) {
 	f.StringVar(folder, "data", "", "`folder` with 28×28 images in files named as MNIST's, or synthetic for built-in images; missing MNIST\nfiles are downloaded (default $HVAE_MNIST, else a folder in the user's cache)")
 }
 
-// loadData loads the images in a folder and reports downloads on stderr.
-func loadData(ctx context.Context, folder string, stderr io.Writer) (data.Set, error) {
-	return data.Load(ctx, folder, func(m string) { fmt.Fprintln(stderr, m) })
-}
-
 // readCheckpoint reads a model. The argument name is the value of -checkpoint: a model file, the folder of a run, or its
 // state, which contains the weights after the last epoch.
 func readCheckpoint(name string) (model.Checkpoint, error) {
@@ -83,7 +78,7 @@ func readCheckpoint(name string) (model.Checkpoint, error) {
 // loadTestImages loads the images in a folder. If there are fewer than n test images, it returns an error that names
 // the given flag, which sets n. If the model was trained on another dataset, loadTestImages prints a note on stderr.
 func loadTestImages(ctx context.Context, folder string, c model.Checkpoint, n int, flag string, stderr io.Writer) (*data.Set, error) {
-	set, err := loadData(ctx, folder, stderr)
+	set, err := data.Load(ctx, folder, stderr)
 	if err != nil {
 		return nil, err
 	}

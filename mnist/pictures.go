@@ -122,10 +122,8 @@ func samples(c model.Config, params []model.Param[float32], n int, seed uint64) 
 func contact(groups int, digits ...linalg.Matrix[float32]) []byte {
 	const side, scale, gap, margin = 28, 2, 4, 8 // in pixels
 	const pitch = side*scale + gap
-	size, n, apart := len(digits), digits[0].Cols, 16 // apart is added to the gaps between groups
-	if size == 1 {
-		apart = 0
-	}
+	size, n := len(digits), digits[0].Cols
+	apart := 16 * min(1, size-1) // additional gap between groups, unless a group is a single digit
 	groups = min(groups, n)
 	rows := (n + groups - 1) / groups
 	sheet := image.NewGray(image.Rect(0, 0, groups*(size*pitch+apart)-apart-gap+2*margin, rows*pitch-gap+2*margin))

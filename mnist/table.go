@@ -60,7 +60,7 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) (er
 	if t.out == "" {
 		return command.UsageError("-out is missing: specify a folder for the runs")
 	}
-	if t.set, err = loadData(ctx, t.folder, stderr); err != nil {
+	if t.set, err = data.Load(ctx, t.folder, stderr); err != nil {
 		return err
 	}
 	if err := t.open(); err != nil {

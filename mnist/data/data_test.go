@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -96,8 +97,8 @@ func TestInvalidFilesAreRefused(t *testing.T) {
 		"unexpected EOF":                           {train: compressed(idx(9))[:40], test: idx(2)},
 		"gzip":                                     {train: {0x1f, 0x8b, 0, 0, 0, 0, 0, 0, 0, 0}, test: idx(2)},
 	} {
-		path := folder(t, files)
-		if _, err := Load(t.Context(), path, func(m string) { t.Error(m) }); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+		path, printed := folder(t, files), new(bytes.Buffer)
+		if _, err := Load(t.Context(), path, printed); err == nil || printed.Len() > 0 || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("error %v, want an error with %q and %s", err, want, path)
 		}
 	}
@@ -170,7 +171,7 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 			client.Timeout = 100 * time.Millisecond
 		}
 		path := filepath.Join(t.TempDir(), "new")
-		images, err := mnistFiles[0].download(t.Context(), path, func(string) {})
+		images, err := mnistFiles[0].download(t.Context(), path, io.Discard)
 		if c.want != "" {
 			_, missing := os.Stat(path)
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "use -data synthetic") || missing == nil {
@@ -188,10 +189,10 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 // If only one MNIST file is missing, only this file must be downloaded.
 func TestLoadDownloadsTheMissingFile(t *testing.T) {
 	serve(t, sends(idx(2)))
-	var requests []string
-	set, err := Load(t.Context(), folder(t, map[string][]byte{train: idx(9)}), func(m string) { requests = append(requests, m) })
-	if err != nil || set.Name != MNIST || set.Train.Len() != 9 || set.Test.Len() != 2 || len(requests) != 1 || !strings.Contains(requests[0], test) {
-		t.Errorf("the dataset is %q with %d and %d images (error %v) after %q", set.Name, set.Train.Len(), set.Test.Len(), err, requests)
+	var printed strings.Builder
+	set, err := Load(t.Context(), folder(t, map[string][]byte{train: idx(9)}), &printed)
+	if want := "downloading " + mirror + test + ".gz\n"; err != nil || set.Name != MNIST || set.Train.Len() != 9 || set.Test.Len() != 2 || printed.String() != want {
+		t.Errorf("the dataset is %q with %d and %d images (error %v) after %q", set.Name, set.Train.Len(), set.Test.Len(), err, printed.String())
 	}
 }
 
@@ -202,7 +203,7 @@ func TestCancellationEndsADownload(t *testing.T) {
 	serve(t, func(w http.ResponseWriter, r *http.Request) { cancel(errors.New("enough")); hang(w, r) })
 	ended := make(chan error, 1)
 	go func() {
-		_, err := mnistFiles[0].download(ctx, t.TempDir(), func(string) {})
+		_, err := mnistFiles[0].download(ctx, t.TempDir(), io.Discard)
 		ended <- err
 	}()
 	select {
@@ -226,7 +227,7 @@ func TestLoadFindsTheFolder(t *testing.T) {
 		{file, own, file + "/" + train},
 	} {
 		t.Setenv("HVAE_MNIST", c.variable)
-		set, err := Load(t.Context(), c.option, func(string) {})
+		set, err := Load(t.Context(), c.option, io.Discard)
 		if c.want == "" && (err != nil || set.Test.Len() == 0) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("-data %q with $HVAE_MNIST=%q: %d images, error %v; want an error with %q", c.option, c.variable, set.Test.Len(), err, c.want)
 		}
@@ -240,7 +241,7 @@ func TestLoadFindsTheFolder(t *testing.T) {
 		t.Setenv(v, typo)
 	}
 	serve(t, http.NotFound)
-	if _, err := Load(t.Context(), "", func(string) {}); err == nil || !strings.Contains(err.Error(), typo) || !strings.Contains(err.Error(), "hvae-mnist") {
+	if _, err := Load(t.Context(), "", io.Discard); err == nil || !strings.Contains(err.Error(), typo) || !strings.Contains(err.Error(), "hvae-mnist") {
 		t.Errorf("error %v, want an error that names the folder hvae-mnist in %s", err, typo)
 	}
 }

@@ -12,15 +12,13 @@ import (
 
 // An estimate holds the results for one image in one run.
 type estimate struct {
-	elbo        float64 // mean of log p̂_θ(x) over the samples
-	logEvidence float64 // estimate of log p_θ(x) from the same samples (hvae.ImportanceEstimate)
-	tailShape   float64 // tail shape of the importance weights (hvae.Evidence)
-
+	elbo         float64 // mean of log p̂_θ(x) over the samples
+	logEvidence  float64 // estimate of log p_θ(x) from the same samples (hvae.ImportanceEstimate)
+	tailShape    float64 // tail shape of the importance weights (hvae.Evidence)
 	lower, upper float64 // bounds on log p_θ(x) from annealed importance sampling; upper is NaN unless x is simulated
 }
 
-// samplesAtOnce is the number of importance samples, or of Markov chains, on one tape. It is a multiple of the SIMD
-// vector length.
+// samplesAtOnce is the number of samples or Markov chains on one tape. It is a multiple of the SIMD vector length.
 const samplesAtOnce = 48
 
 // importance estimates the evidence of image x [784×1] by importance sampling with noise from rng. Apart from one number

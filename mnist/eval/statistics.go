@@ -20,10 +20,7 @@ func (n Number) MarshalJSON() ([]byte, error) {
 }
 
 func (n *Number) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
-		*n = undefined
-		return nil
-	}
+	*n = undefined // null does not change this value
 	return json.Unmarshal(b, (*float64)(n))
 }
 

@@ -93,9 +93,7 @@ type target[T linalg.Float] struct {
 	x       *ad.Var[T] // images [784×B], or one image [784×1] for all columns of z
 }
 
-// LogJoint implements hvae.Target:
-//
-//	log p_θ(x, z) = Σ_j log Bernoulli(x_j | π_θ(z)_j) + log N(z | 0, I).
+// LogJoint returns log p_θ(x, z) = Σ_j log Bernoulli(x_j | π_θ(z)_j) + log N(z | 0, I) [1×B].
 func (t *target[T]) LogJoint(z *ad.Var[T]) *ad.Var[T] {
 	return ad.Add(LogBernoulli(t.x, t.network.Decode(z)), hvae.LogNormal(z))
 }
@@ -107,14 +105,10 @@ func LogBernoulli[T linalg.Float](x, a *ad.Var[T]) *ad.Var[T] {
 }
 
 // ELBO returns an estimate [1×B] of the evidence lower bound of each image. The noise ε and γ₀ must be drawn from
-// N(0, I); a VAE ignores γ₀. With one draw per image, the noise is [ℓ×B] and the estimate for an HVAE is
-// hvae.Sample.EntropyELBO. For a VAE, it is
-//
-//	log p(x|z₀) − KL(q(z₀|x) ‖ N(0, I)),
-//
-// where the divergence is computed in closed form. With L draws per image (Config.Draws), the noise is [ℓ×(B·L)], with
-// L adjacent columns per image. The estimate is then the mean of log p̂ or, if Config.Importance is true, the logarithm
-// of the mean of p̂ (hvae.ImportanceBound).
+// N(0, I); a VAE ignores γ₀. With one draw per image, the noise is [ℓ×B]. The estimate is then hvae.Sample.EntropyELBO
+// for an HVAE and log p(x|z₀) − KL(q(z₀|x) ‖ N(0, I)) for a VAE, with the divergence in closed form. With L draws per
+// image (Config.Draws), the noise is [ℓ×(B·L)], with L adjacent columns per image. The estimate is then the mean of log
+// p̂ or, if Config.Importance is true, the logarithm of the mean of p̂ (hvae.ImportanceBound).
 func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 	mean, std := n.Encode(x)
 	if L := n.config.Draws; L > 0 {

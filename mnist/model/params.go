@@ -77,9 +77,9 @@ func specs(c Config) (all []spec) {
 
 // NewParams returns the initial parameters of a model. Weights are drawn from N(0, 1/(n_in + n_out)), where n_in and
 // n_out are the numbers of elements of the layer's input and output image or vector, for example 28·28 and 14·14·16 in
-// conv1. The decoder's last bias is outputBias, and all other biases are zero. The flow starts with ε = 0.2. Fixed
-// tempering starts with 1/β₀ = 1.5. Free and untied tempering start with α_k = 0.9. With untied tempering, the
-// momentum's standard deviation starts at s = Π 1/α_k. Config.Eps and Config.Alpha change ε and α_k.
+// conv1. The decoder's last bias is outputBias, and all other biases are zero. The flow starts with ε = 0.2, fixed
+// tempering with 1/β₀ = 1.5, and free and untied tempering with α_k = 0.9. Untied tempering starts with s = Π 1/α_k for
+// the momentum's standard deviation. Config.Eps and Config.Alpha change ε and α_k.
 func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) (ps []Param[T]) {
 	for _, s := range specs(c) {
 		if s.name == "decoder.deconv3.bias" {
