@@ -111,10 +111,10 @@ func runAll(ctx context.Context, c model.Checkpoint, images Images, o Options, s
 	if images.Set == nil { // there are also reverse chains
 		chains *= 2
 	}
-	total, finished := float64(o.Runs*images.N)*float64(o.Samples*sample+chains*chain), atomic.Int64{}
+	total := float64(o.Runs*images.N) * float64(o.Samples*sample+chains*chain)
+	var finished atomic.Int64
 	add := func(n int) { line.Set(float64(finished.Add(int64(n))) / total) }
 	addChains := func(n int) { add(n * chain) }
-
 	var stepSizes []float64
 	if o.Chains > 0 {
 		stepSizes = o.tune(ctx, c, images.drawForTuning(ctx, c), images.stream("mnist ais tuning"))
@@ -148,16 +148,15 @@ func (e Evaluation) String() string {
 	if finite(e.TailShape) {
 		s += fmt.Sprintf("tail shape of the importance weights %.2f, above 0.7 for %.0f %% of the images\n", e.TailShape, 100*e.HeavyTails)
 	}
-	b := e.Bounds
-	if b == nil {
+	if e.Bounds == nil {
 		return s
 	}
-	s += fmt.Sprintf("annealed importance sampling, %d steps, %d chains, acceptance %.2f (± standard errors over images)\n", b.Steps, b.Chains, b.Acceptance)
-	s += fmt.Sprintf("log p(x) ≥ %s\n", PlusMinus(b.Lower, b.LowerSE))
-	if finite(b.Upper) {
-		s += fmt.Sprintf("log p(x) ≤ %s, a gap of %s\n", PlusMinus(b.Upper, b.UpperSE), PlusMinus(b.Gap, b.GapSE))
+	s += fmt.Sprintf("annealed importance sampling, %d steps, %d chains, acceptance %.2f (± standard errors over images)\n", e.Steps, e.Chains, e.Acceptance)
+	s += fmt.Sprintf("log p(x) ≥ %s\n", PlusMinus(e.Lower, e.LowerSE))
+	if finite(e.Upper) {
+		s += fmt.Sprintf("log p(x) ≤ %s, a gap of %s\n", PlusMinus(e.Upper, e.UpperSE), PlusMinus(e.Gap, e.GapSE))
 	}
-	return s + fmt.Sprintf("the importance-sampling estimate is %s below the lower bound\n", PlusMinus(b.Missed, b.MissedSE))
+	return s + fmt.Sprintf("the importance-sampling estimate is %s below the lower bound\n", PlusMinus(e.Missed, e.MissedSE))
 }
 
 // draw returns the binary images x [784×n] of a run. If the images are drawn from the model, draw also returns
@@ -203,8 +202,7 @@ func Simulate(ctx context.Context, c model.Checkpoint, n int, stream func(image 
 	each(ctx, n, 1, 1, func(b *hvae.Block[float32]) {
 		rng := stream(b.First)
 		random.FillNormalColumn(rng, z, b.First)
-		logits := c.Network(b.Tape).Decode(b.Columns(z))
-		for i, p := range ad.Sigmoid(logits).Value.Data {
+		for i, p := range ad.Sigmoid(c.Network(b.Tape).Decode(b.Columns(z))).Value.Data {
 			if rng.Float32() < p {
 				x.Row(i)[b.First] = 1
 			}

@@ -64,13 +64,13 @@ func specs(c Config) (all []spec) {
 	eps, alpha := cmp.Or(c.Eps, 0.2), cmp.Or(c.Alpha, 0.9)
 	add("flow.step_size_logit", hvae.Unconstrain(eps, 0, maxEps), 0, rows, c.Latent)
 	switch c.Tempering {
-	case "free", "untied":
-		add("flow.alpha_logit", hvae.Unconstrain(alpha, 0, 1), 0, c.K)
-		if c.Tempering == "untied" {
-			add("flow.log_momentum_sd", -float64(c.K)*math.Log(alpha), 0, 1)
-		}
 	case "fixed":
 		add("flow.log_temperature", hvae.Unconstrain(math.Sqrt(1.5), 1, math.Inf(1)), 0, 1)
+	case "free":
+		add("flow.alpha_logit", hvae.Unconstrain(alpha, 0, 1), 0, c.K)
+	case "untied":
+		add("flow.alpha_logit", hvae.Unconstrain(alpha, 0, 1), 0, c.K)
+		add("flow.log_momentum_sd", -float64(c.K)*math.Log(alpha), 0, 1)
 	}
 	return all
 }
