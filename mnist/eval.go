@@ -49,11 +49,9 @@ func (f *evalFlags) parse(args []string) error {
 			return command.UsageError("-%s requires -method ais", flag)
 		}
 	}
-	switch f.method {
-	case "is":
+	if f.method == "is" {
 		f.options.Annealing = eval.Annealing{}
-	case "ais":
-	default:
+	} else if f.method != "ais" {
 		return command.UsageError("invalid value %q for flag -method: it must be 'is' or 'ais'", f.method)
 	}
 	return nil
