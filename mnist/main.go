@@ -60,8 +60,8 @@ func dataFlag(f *command.Flags, folder *string) {
 	f.StringVar(folder, "data", "", "`folder` with 28×28 images in files named as MNIST's, or synthetic for built-in images; missing MNIST\nfiles are downloaded (default $HVAE_MNIST, else a folder in the user's cache)")
 }
 
-// readCheckpoint reads a model. The argument name is the value of -checkpoint: a model file, the folder of a run, or its
-// state, which contains the weights after the last epoch.
+// readCheckpoint reads a model. The argument name is the value of -checkpoint: a model file, the folder of a run, or
+// its state, which contains the weights after the last epoch.
 func readCheckpoint(name string) (model.Checkpoint, error) {
 	if name == "" {
 		return model.Checkpoint{}, command.UsageError("-checkpoint is missing: specify a model file or the folder of a run")

@@ -65,8 +65,8 @@ func sample(_ context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // reconstruct runs the reconstruct command. Its picture has a group of K + 3 digits for each test image: the image, the
-// pixel probabilities at the mean of the variational prior, and the probabilities at the positions z_0 … z_K of the flow,
-// where z_0 is a draw from the variational prior. For a VAE, K = 0.
+// pixel probabilities at the mean of the variational prior, and the probabilities at the positions z_0 … z_K of the
+// flow, where z_0 is a draw from the variational prior. For a VAE, K = 0.
 func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var f pictureFlags
 	c, err := f.parse(args, 24, true)
@@ -116,8 +116,8 @@ func samples(c model.Config, params []model.Param[float32], n int, seed uint64) 
 	return contact(int(math.Ceil(math.Sqrt(float64(n)))), x)
 }
 
-// contact returns a contact sheet as a PNG. Its digits are the columns of the given matrices [784×n], with values from 0
-// (black) to 1 (white). The columns with the same number form a group. Each row of the sheet has the given number of
+// contact returns a contact sheet as a PNG. Its digits are the columns of the given matrices [784×n], with values from
+// 0 (black) to 1 (white). The columns with the same number form a group. Each row of the sheet has the given number of
 // groups or, if this is more, n.
 func contact(groups int, digits ...linalg.Matrix[float32]) []byte {
 	const side, scale, gap, margin = 28, 2, 4, 8 // in pixels

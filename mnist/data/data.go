@@ -1,7 +1,7 @@
 // Package data provides the images of section 4.2 of the HVAE paper, the MNIST handwritten digits (LeCun, Cortes and
 // Burges). It downloads and reads the original files, splits off validation images, and binarises images at random. It
-// also reads other images of 28 × 28 pixels from files with the same names and format. The file synthetic.go has built-in
-// images, which need no network.
+// also reads other images of 28 × 28 pixels from files with the same names and format. The file synthetic.go has
+// built-in images, which need no network.
 package data
 
 import (
@@ -60,8 +60,8 @@ const (
 
 // Load returns the built-in images if folder is Synthetic, and otherwise the images in the folder. If folder is "",
 // Load uses $HVAE_MNIST or, if that is not set, a folder in the user's cache. The files of a dataset have the names of
-// the MNIST files and may be compressed (.gz). Load downloads missing MNIST files into the folder, and prints a line for
-// each download.
+// the MNIST files and may be compressed (.gz). Load downloads missing MNIST files into the folder, and prints a line
+// for each download.
 func Load(ctx context.Context, folder string, stderr io.Writer) (set Set, err error) {
 	folder = cmp.Or(folder, os.Getenv("HVAE_MNIST"))
 	if folder == Synthetic {
@@ -220,8 +220,8 @@ var mirror = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 // client limits the duration of a download. Ten minutes suffice for the largest file (10 MB) at 20 kB/s.
 var client = http.Client{Timeout: 10 * time.Minute}
 
-// download downloads a compressed MNIST file to the folder, which it creates if necessary, and returns the images. If the
-// SHA-256 is wrong, it writes nothing.
+// download downloads a compressed MNIST file to the folder, which it creates if necessary, and returns the images. If
+// the SHA-256 is wrong, it writes nothing.
 func (f file) download(ctx context.Context, folder string, stderr io.Writer) (Images, error) {
 	address := mirror + f.name + ".gz"
 	fmt.Fprintln(stderr, "downloading", address)

@@ -21,8 +21,8 @@ type estimate struct {
 // samplesAtOnce is the number of samples or Markov chains on one tape. It is a multiple of the SIMD vector length.
 const samplesAtOnce = 48
 
-// importance estimates the evidence of image x [784×1] by importance sampling with noise from rng. Apart from one number
-// per sample, memory use does not depend on the number of samples. If ctx is done, the result is incomplete.
+// importance estimates the evidence of image x [784×1] by importance sampling with noise from rng. Apart from one
+// number per sample, memory use does not depend on the number of samples. If ctx is done, the result is incomplete.
 func importance(ctx context.Context, t *ad.Tape[float32], c model.Checkpoint, x linalg.Matrix[float32], samples int, rng *rand.Rand) estimate {
 	var encoder ad.Tape[float32]
 	mean, std := c.Network(&encoder).Encode(encoder.Const(x))
@@ -52,8 +52,8 @@ func each(ctx context.Context, n, times, size int, f func(b *hvae.Block[float32]
 	e.Each(ctx, columns, 0, f) // returns only ctx's error
 }
 
-// An Annealing holds the settings of annealed importance sampling (hvae.AIS) from the encoder's variational prior to the
-// posterior. Its bounds on the evidence do not use the flow, so they are an independent check of the flow's estimates.
+// An Annealing holds the settings of annealed importance sampling (hvae.AIS) from the encoder's variational prior to
+// the posterior. Its bounds on the evidence do not use the flow, so they check the flow's estimates independently.
 type Annealing struct {
 	Steps  int // K, the number of steps from the prior to the posterior
 	Chains int // number of Markov chains for each image
@@ -61,8 +61,8 @@ type Annealing struct {
 
 const leapfrogs = 5 // number of leapfrog steps of a Markov kernel
 
-// tune returns step sizes for the a.Steps − 1 Markov kernels. It runs one chain for each image of x [784×n], with random
-// numbers from stream(image). With the streams or images of tune, the results of Bound would be biased.
+// tune returns step sizes for the a.Steps − 1 Markov kernels. It runs one chain for each image of x [784×n], with
+// random numbers from stream(image). With the streams or images of tune, the results of Bound would be biased.
 func (a Annealing) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix[float32], stream func(image ...int) *rand.Rand) []float64 {
 	const kernels = 50 // if Steps is small, repeat the kernels until a chain has applied about this many
 	var streams []*rand.Rand
@@ -78,10 +78,10 @@ func (a Annealing) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix
 //	z empty   log mean p̂_θ(x), a lower bound
 //	z given   −log mean 1/p̂_θ(x), an upper bound
 //
-// The means are over the chains of an image. If z [ℓ×n] is given, the chains start from its columns, which must be exact
-// draws from the posterior. Bound also returns the mean acceptance rate of the kernels, or NaN if Steps is 1. Each chain
-// draws its random numbers from stream(image, chain). The chains run in blocks on all cores. After each block, Bound
-// calls done with its number of chains. Memory use does not depend on Steps. If ctx is done, the results are incomplete.
+// The means are over the chains of an image. If z [ℓ×n] is given, the chains start from its columns, which must be
+// exact draws from the posterior. Bound also returns the mean acceptance rate of the kernels, or NaN if Steps is 1.
+// Chains draw their random numbers from stream(image, chain) and run in blocks on all cores. After each block, Bound
+// calls done with its number of chains. Memory use does not depend on Steps. If ctx is done, the results are partial.
 func (a Annealing) Bound(ctx context.Context, c model.Checkpoint, stepSizes []float64, x, z linalg.Matrix[float32],
 	stream func(imageAndChain ...int) *rand.Rand, done func(chains int)) (bounds []float64, acceptance float64) {
 	n, sign := x.Cols*a.Chains, 1.0

@@ -1,5 +1,5 @@
-// Package eval estimates the ELBO and the negative log-likelihood of a model by importance sampling, and bounds log p(x)
-// by annealed importance sampling. Read eval.go, then estimators.go and statistics.go (means, standard errors, bounds).
+// Package eval estimates the ELBO and the negative log-likelihood of a model by importance sampling, and bounds
+// log p(x) by annealed importance sampling. Read eval.go, then estimators.go and statistics.go.
 package eval
 
 import (
@@ -55,7 +55,7 @@ type Options struct {
 
 // Images describes the images on which a model is evaluated. Each run binarises or draws them again.
 type Images struct {
-	Set  *data.Set // the images are the first N test images of this dataset or, if Set is nil, N images drawn from the model
+	Set  *data.Set // dataset whose first N test images are evaluated; nil for N images drawn from the model
 	N    int
 	Seed uint64 // seed of the binarisation and the noise
 }
@@ -103,7 +103,8 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options,
 
 // runAll evaluates the model o.Runs times. It returns the estimates for all images of each run, and the mean acceptance
 // rate of annealed importance sampling. If ctx is done, the results are incomplete.
-func runAll(ctx context.Context, c model.Checkpoint, images Images, o Options, stderr io.Writer) (runs [][]estimate, acceptance float64) {
+func runAll(ctx context.Context, c model.Checkpoint, images Images, o Options, stderr io.Writer) (
+	runs [][]estimate, acceptance float64) {
 	line := progress.New(stderr, 0, func(time.Duration) string { return fmt.Sprintf("evaluating %d images", images.N) })
 	defer line.Clear()
 	// Progress is measured in evaluations of ∇U, of which a sample and a chain need different numbers.

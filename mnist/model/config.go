@@ -91,9 +91,9 @@ func (c Config) StepCost() int {
 	return 3*encoder - conv1.MultiplyAdds() + max(1, c.Draws)*passes*decoder
 }
 
-// The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4. The decoder applies their transposes in reverse
-// order. The padding is TensorFlow's SAME: in conv1 and conv2, 1 pixel before and 2 pixels after each row and column; in
-// conv3, 2 pixels on all sides.
+// The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4. The decoder applies their transposes in
+// reverse order. The padding is TensorFlow's SAME: in conv1 and conv2, 1 pixel before and 2 pixels after each row and
+// column; in conv3, 2 pixels on all sides.
 var (
 	conv1 = conv.Same(28, 28, 1, 16, 5, 2)
 	conv2 = conv.Same(14, 14, 16, 32, 5, 2)

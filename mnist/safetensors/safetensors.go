@@ -6,8 +6,8 @@
 //	          "__metadata__": {"key": "value"}}
 //	the rest  the elements of the arrays, little-endian, at the offsets in the header
 //
-// Decode checks all lengths and offsets, so it is safe for untrusted files. Error messages quote at most 80 characters of
-// a file at a time.
+// Decode checks all lengths and offsets, so it is safe for untrusted files. Error messages quote at most 80 characters
+// of a file at a time.
 package safetensors
 
 import (
