@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -15,63 +14,52 @@ import (
 
 // evalFlags are the flags of the eval command.
 type evalFlags struct {
-	*command.Flags
-	checkpoint, data, method       string
-	limit                          int
-	seed                           uint64
-	simulated, withoutFlow, asJSON bool
-	options                        eval.Options
-	annealing                      eval.Annealing
-}
-
-func newEvalFlags() *evalFlags {
-	f := &evalFlags{Flags: command.NewFlags()}
-	f.StringVar(&f.checkpoint, "checkpoint", "", "`file` of the model, or the folder of its run (required); its state.safetensors has the weights after\nthe last epoch")
-	dataFlag(f.Flags, &f.data)
-	f.Count(&f.limit, "limit", 0, 0, "`number` of images to evaluate, starting with the first, such as 1000; 0 for all (10,000 with -simulated),\nwhich takes hours")
-	f.Count(&f.options.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
-	f.Count(&f.options.Runs, "runs", 3, 1, "`number` of runs, each with freshly binarised images; ± is the standard deviation over runs")
-	f.Func("K", "evaluate an HVAE with this `number` of leapfrog steps: only 0, for the estimate p(x, z_0)/q(z_0|x) without the flow\n(default the model's K)", func(k string) error {
-		if f.withoutFlow = k == "0"; !f.withoutFlow {
-			return errors.New("the model's K can only be replaced by 0")
-		}
-		return nil
-	})
-	f.StringVar(&f.method, "method", "is", "`method`: 'is' (importance sampling only) or 'ais' (annealed importance sampling as well, which\ngives tighter bounds on log p(x) and takes longer)")
-	f.Count(&f.annealing.Steps, "steps", 1000, 1, "`number` of steps from the variational prior to the posterior, for -method ais")
-	f.Count(&f.annealing.Chains, "chains", 16, 1, "`number` of chains for each image, for -method ais")
-	f.BoolVar(&f.simulated, "simulated", false, "for -method ais: evaluate images drawn from the model, which also gives an upper bound on log p(x)")
-	f.Uint64Var(&f.seed, "seed", 1, "seed for binarisation and noise")
-	f.BoolVar(&f.asJSON, "json", false, "print a JSON object")
-	return f
+	checkpoint, data, method, k string
+	limit                       int
+	seed                        uint64
+	simulated, asJSON           bool
+	options                     eval.Options
 }
 
 // parse parses the command line. It returns an error if flags contradict each other.
 func (f *evalFlags) parse(args []string) error {
-	if err := f.Parse(args); err != nil {
+	flags := command.NewFlags()
+	flags.StringVar(&f.checkpoint, "checkpoint", "", "`file` of the model, or the folder of its run (required); its state.safetensors has the weights after\nthe last epoch")
+	dataFlag(flags, &f.data)
+	flags.Count(&f.limit, "limit", 0, 0, "`number` of images to evaluate, starting with the first, such as 1000; 0 for all (10,000 with -simulated),\nwhich takes hours")
+	flags.Count(&f.options.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
+	flags.Count(&f.options.Runs, "runs", 3, 1, "`number` of runs, each with freshly binarised images; ± is the standard deviation over runs")
+	flags.StringVar(&f.k, "K", "", "evaluate an HVAE with this `number` of leapfrog steps: only 0, for the estimate p(x, z_0)/q(z_0|x) without the flow\n(default the model's K)")
+	flags.StringVar(&f.method, "method", "is", "`method`: 'is' (importance sampling only) or 'ais' (annealed importance sampling as well, which\ngives tighter bounds on log p(x) and takes longer)")
+	flags.Count(&f.options.Steps, "steps", 1000, 2, "`number` of steps from the variational prior to the posterior, for -method ais")
+	flags.Count(&f.options.Chains, "chains", 16, 1, "`number` of chains for each image, for -method ais")
+	flags.BoolVar(&f.simulated, "simulated", false, "for -method ais: evaluate images drawn from the model, which also gives an upper bound on log p(x)")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed for binarisation and noise")
+	flags.BoolVar(&f.asJSON, "json", false, "print a JSON object")
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	switch f.method {
-	case "is":
-		for _, flag := range []string{"steps", "chains", "simulated"} {
-			if slices.Contains(f.Given(), flag) {
-				return command.UsageError("-%s requires -method ais", flag)
-			}
+	for _, flag := range flags.Given() {
+		switch {
+		case flag == "K" && f.k != "0":
+			return command.UsageError("invalid value %q for flag -K: the model's K can only be replaced by 0", f.k)
+		case flag == "data" && f.simulated:
+			return command.UsageError("-data has no effect with -simulated, which draws images from the model")
+		case f.method == "is" && slices.Contains([]string{"steps", "chains", "simulated"}, flag):
+			return command.UsageError("-%s requires -method ais", flag)
 		}
-	case "ais":
-		f.options.Annealing = &f.annealing
-	default:
-		return command.UsageError("invalid value %q for flag -method: it must be 'is' or 'ais'", f.method)
 	}
-	if f.simulated && slices.Contains(f.Given(), "data") {
-		return command.UsageError("-data has no effect with -simulated, which draws images from the model")
+	if f.method == "is" {
+		f.options.Annealing = eval.Annealing{}
+	} else if f.method != "ais" {
+		return command.UsageError("invalid value %q for flag -method: it must be 'is' or 'ais'", f.method)
 	}
 	return nil
 }
 
 // evaluate runs the eval command.
 func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := newEvalFlags()
+	var f evalFlags
 	if err := f.parse(args); err != nil {
 		return err
 	}
@@ -79,7 +67,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	if f.withoutFlow {
+	if f.k == "0" {
 		c = c.WithoutFlow()
 	}
 	images, description := eval.Images{N: cmp.Or(f.limit, 10_000), Seed: f.seed}, "images drawn from the model"
@@ -98,11 +86,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if f.asJSON {
 		return json.NewEncoder(stdout).Encode(e)
 	}
-	runs := "one run"
-	if e.Runs > 1 {
-		runs = fmt.Sprintf("%d runs", e.Runs)
-	}
-	_, err = fmt.Fprintf(stdout, "%v, epoch %d, on %d %s, %d samples each, %s, %.0f s\n%v", c.Config, c.Epoch,
-		e.Images, description, e.Samples, runs, e.Seconds, e)
+	_, err = fmt.Fprintf(stdout, "%v, epoch %d, on %d %s, %d samples each, runs: %d, %.0f s\n%v", c.Config, c.Epoch,
+		e.Images, description, e.Samples, e.Runs, e.Seconds, e)
 	return err
 }

@@ -27,7 +27,7 @@ func TestREADMEMatchesTheExamples(t *testing.T) {
 		printed[fmt.Sprintf("epoch %d  train %.2f  validation %.2f  %.1f s  best so far", m.Epoch, m.TrainELBO, m.ValELBO, m.Seconds)] = true
 	}
 	vae := examples["eval -checkpoint runs/vae -limit 1000 -runs 1"]
-	printed[fmt.Sprintf("vae, epoch 10, on %d test images of mnist, %d samples each, one run, %.0f s", vae.Images, vae.Samples, vae.Seconds)] = true
+	printed[fmt.Sprintf("vae, epoch 10, on %d test images of mnist, %d samples each, runs: 1, %.0f s", vae.Images, vae.Samples, vae.Seconds)] = true
 	blocks := 0
 	for i, block := range strings.Split(readme, "```") {
 		if i%2 == 0 || strings.HasPrefix(block, "python") || strings.HasPrefix(block, "\nfrom left to right") { // other tests check these

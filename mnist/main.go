@@ -19,7 +19,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"syscall"
 
@@ -30,9 +29,7 @@ import (
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		// Frequent garbage collection saves memory while images are read and when an epoch ends. It does not slow down
-		// training steps, because they allocate no memory.
-		debug.SetGCPercent(10)
+		debug.SetGCPercent(10) // saves memory while images are read; training steps hardly allocate memory
 	}
 	program.Main()
 }
@@ -53,12 +50,9 @@ var program = command.Program{
 	},
 }
 
-// ignoreBrokenPipes makes writes to a broken pipe return an error instead of ending the process, so that a run
-// continues.
+// ignoreBrokenPipes makes writes to a broken pipe return an error instead of ending the process.
 func ignoreBrokenPipes() {
-	if runtime.GOARCH != "wasm" {
-		signal.Ignore(syscall.Signal(13)) // package syscall does not define SIGPIPE for WebAssembly
-	}
+	signal.Ignore(syscall.Signal(13)) // SIGPIPE, which package syscall does not define for WebAssembly
 }
 
 // dataFlag defines the flag -data.
@@ -66,13 +60,8 @@ func dataFlag(f *command.Flags, folder *string) {
 	f.StringVar(folder, "data", "", "`folder` with 28×28 images in files named as MNIST's, or synthetic for built-in images; missing MNIST\nfiles are downloaded (default $HVAE_MNIST, else a folder in the user's cache)")
 }
 
-// loadData loads the images in a folder and reports downloads on stderr.
-func loadData(ctx context.Context, folder string, stderr io.Writer) (data.Set, error) {
-	return data.Load(ctx, folder, func(m string) { fmt.Fprintln(stderr, m) })
-}
-
-// readCheckpoint reads a model. The argument name is the value of -checkpoint: a model file, the folder of a run, or its
-// state, which contains the weights after the last epoch.
+// readCheckpoint reads a model. The argument name is the value of -checkpoint: a model file, the folder of a run, or
+// its state, which contains the weights after the last epoch.
 func readCheckpoint(name string) (model.Checkpoint, error) {
 	if name == "" {
 		return model.Checkpoint{}, command.UsageError("-checkpoint is missing: specify a model file or the folder of a run")
@@ -89,7 +78,7 @@ func readCheckpoint(name string) (model.Checkpoint, error) {
 // loadTestImages loads the images in a folder. If there are fewer than n test images, it returns an error that names
 // the given flag, which sets n. If the model was trained on another dataset, loadTestImages prints a note on stderr.
 func loadTestImages(ctx context.Context, folder string, c model.Checkpoint, n int, flag string, stderr io.Writer) (*data.Set, error) {
-	set, err := loadData(ctx, folder, stderr)
+	set, err := data.Load(ctx, folder, stderr)
 	if err != nil {
 		return nil, err
 	}

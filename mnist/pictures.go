@@ -23,28 +23,25 @@ import (
 	"hvae/mnist/model"
 )
 
-// pictureFlags are the flags that the sample and reconstruct commands have in common.
+// pictureFlags are the flags of the sample and reconstruct commands.
 type pictureFlags struct {
-	*command.Flags
-	checkpoint, out string
-	n               int
-	seed            uint64
+	checkpoint, data, out string
+	n                     int
+	seed                  uint64
 }
 
-// newPictureFlags defines the flags. The argument n is the default value of -n. The arguments count and seed are the
-// usage texts of -n and -seed.
-func newPictureFlags(n int, count, seed string) *pictureFlags {
-	f := &pictureFlags{Flags: command.NewFlags()}
-	f.StringVar(&f.checkpoint, "checkpoint", "", "`file` of the model, or the folder of its run (required)")
-	f.Range(&f.n, "n", n, 1, 10_000, count)
-	f.StringVar(&f.out, "o", "", "`file` for the picture, a PNG (required)")
-	f.Uint64Var(&f.seed, "seed", 1, seed)
-	return f
-}
-
-// readModel parses the command line and reads the model.
-func (f *pictureFlags) readModel(args []string) (c model.Checkpoint, err error) {
-	if err := f.Parse(args); err != nil {
+// parse parses the command line and reads the model. The argument n is the default value of -n. The sample command has
+// no flag -data.
+func (f *pictureFlags) parse(args []string, n int, withData bool) (c model.Checkpoint, err error) {
+	flags := command.NewFlags()
+	flags.StringVar(&f.checkpoint, "checkpoint", "", "`file` of the model, or the folder of its run (required)")
+	if withData {
+		dataFlag(flags, &f.data)
+	}
+	flags.Range(&f.n, "n", n, 1, 10_000, "`number` of digits")
+	flags.StringVar(&f.out, "o", "", "`file` for the picture, a PNG (required)")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed for random numbers")
+	if err := flags.Parse(args); err != nil {
 		return c, err
 	}
 	if !strings.EqualFold(filepath.Ext(f.out), ".png") {
@@ -55,8 +52,8 @@ func (f *pictureFlags) readModel(args []string) (c model.Checkpoint, err error) 
 
 // sample runs the sample command.
 func sample(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	f := newPictureFlags(64, "`number` of digits", "seed for the latent variables")
-	c, err := f.readModel(args)
+	var f pictureFlags
+	c, err := f.parse(args, 64, false)
 	if err != nil {
 		return err
 	}
@@ -67,16 +64,16 @@ func sample(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// reconstruct runs the reconstruct command.
+// reconstruct runs the reconstruct command. Its picture has a group of K + 3 digits for each test image: the image, the
+// pixel probabilities at the mean of the variational prior, and the probabilities at the positions z_0 … z_K of the
+// flow, where z_0 is a draw from the variational prior. For a VAE, K = 0.
 func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := newPictureFlags(24, "`number` of test digits", "seed for binarisation and noise")
-	var folder string
-	dataFlag(f.Flags, &folder)
-	c, err := f.readModel(args)
+	var f pictureFlags
+	c, err := f.parse(args, 24, true)
 	if err != nil {
 		return err
 	}
-	set, err := loadTestImages(ctx, folder, c, f.n, "n", stderr)
+	set, err := loadTestImages(ctx, f.data, c, f.n, "n", stderr)
 	if err != nil {
 		return err
 	}
@@ -84,20 +81,30 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	for i := range f.n {
 		data.Binarise(x, i, set.Test.Image(i), random.Stream(f.seed, "mnist reconstruct pixels", i))
 	}
-	picture, logJoints, err := reconstructions(c, x, f.seed)
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.checkpoint, err)
+	var t ad.Tape[float32]
+	network, images, rng := c.Network(&t), t.Const(x), random.Stream(f.seed, "mnist reconstruct")
+	mean, std := network.Encode(images)
+	epsilon, gamma0 := hvae.Noise(&t, rng, c.Config.Latent, f.n), hvae.Noise(&t, rng, c.Config.Latent, f.n)
+	start := network.Draw(images, mean, std, epsilon, gamma0).Start
+	flow, shown, logJoints := network.Flow(images), []linalg.Matrix[float32]{x, ad.Sigmoid(network.Decode(mean)).Value}, ""
+	for k, s := range flow.Path(start) {
+		logJoint := float64(ad.Mean(flow.Target.LogJoint(s.Z)).Scalar())
+		if logJoint-logJoint != 0 {
+			return fmt.Errorf("%s: log p(x, z_%d) is not finite: the model is damaged or has diverged", f.checkpoint, k)
+		}
+		shown = append(shown, ad.Sigmoid(network.Decode(s.Z)).Value)
+		logJoints += fmt.Sprintf(" %.1f", logJoint)
 	}
-	if err := atomicfile.Write(f.out, picture); err != nil {
+	if err := atomicfile.Write(f.out, contact(max(1, 12/len(shown)), shown...)); err != nil {
 		return err
 	}
 	fmt.Fprintf(stderr, "wrote %s: test images of %s; the model is %v, epoch %d\n", f.out, set.Name, c.Config, c.Epoch)
-	fmt.Fprintf(stdout, "from left to right: the image, its reconstruction from the encoder's mean, and from ")
-	if c.Config.Kind == "vae" {
-		fmt.Fprintf(stdout, "a draw of z\n")
-		return nil
+	positions := "z_0"
+	if c.Config.K > 0 {
+		positions += fmt.Sprintf(" … z_%d", c.Config.K)
 	}
-	fmt.Fprintf(stdout, "z_0 … z_%d\nmean of log p(x, z_k) in nats: %s\n", c.Config.K, strings.Join(logJoints, " "))
+	fmt.Fprintf(stdout, "from left to right: the image, its reconstruction from the encoder's mean, and from %s\n", positions)
+	fmt.Fprintf(stdout, "mean of log p(x, z_k) in nats:%s\n", logJoints)
 	return nil
 }
 
@@ -106,53 +113,26 @@ func samples(c model.Config, params []model.Param[float32], n int, seed uint64) 
 	var t ad.Tape[float32]
 	z := hvae.Noise(&t, random.Stream(seed, "mnist sample"), c.Latent, n)
 	x := ad.Sigmoid(model.NewNetwork(c, model.Vars(t.Const, params)).Decode(z)).Value
-	columns := int(math.Ceil(math.Sqrt(float64(n))))
-	return contact(x, columns, columns)
+	return contact(int(math.Ceil(math.Sqrt(float64(n)))), x)
 }
 
-// reconstructions returns a PNG with a group of K + 3 pictures for each image of x [784×n]: the image, the pixel
-// probabilities at the mean of the variational prior, and the probabilities at the positions z_0 … z_K of the flow,
-// where z_0 is a draw from the variational prior. For a VAE, K = 0. For each k, it also returns the mean over all
-// images of log p_θ(x, z_k), as text. If a mean is not finite, it returns an error.
-func reconstructions(c model.Checkpoint, x linalg.Matrix[float32], seed uint64) (picture []byte, logJoints []string, err error) {
-	var t ad.Tape[float32]
-	network, n := model.NewNetwork(c.Config, model.Vars(t.Const, c.Params)), x.Cols
-	images := t.Const(x)
-	mean, std := network.Encode(images)
-	rng := random.Stream(seed, "mnist reconstruct")
-	epsilon, gamma0 := hvae.Noise(&t, rng, c.Config.Latent, n), hvae.Noise(&t, rng, c.Config.Latent, n)
-	start := network.Draw(images, mean, std, epsilon, gamma0).Start
-	flow, shown := network.Flow(images), []linalg.Matrix[float32]{x, ad.Sigmoid(network.Decode(mean)).Value}
-	for k, s := range flow.Path(start) {
-		logJoint := float64(ad.Mean(flow.Target.LogJoint(s.Z)).Scalar())
-		if math.IsNaN(logJoint) || math.IsInf(logJoint, 0) {
-			return nil, nil, fmt.Errorf("log p(x, z_%d) is not finite: the model is damaged or has diverged", k)
-		}
-		shown, logJoints = append(shown, ad.Sigmoid(network.Decode(s.Z)).Value), append(logJoints, fmt.Sprintf("%.1f", logJoint))
-	}
-	group := len(shown)
-	digits := linalg.New[float32](x.Rows, group*n)
-	for r := range digits.Rows {
-		for i := range digits.Cols {
-			digits.Row(r)[i] = shown[i%group].At(r, i/group)
-		}
-	}
-	return contact(digits, group, group*min(max(1, 12/group), n)), logJoints, nil
-}
-
-// contact returns a contact sheet as a PNG. The digits are the columns of x [784×n], with values from 0 (black) to 1
-// (white). Each row of the sheet has the given number of columns, in groups of the given size.
-func contact(x linalg.Matrix[float32], group, columns int) []byte {
-	const side, scale, gap, apart, margin = 28, 2, 4, 20, 8 // in pixels; apart is the gap between groups
+// contact returns a contact sheet as a PNG. Its digits are the columns of the given matrices [784×n], with values from
+// 0 (black) to 1 (white). The columns with the same number form a group. Each row of the sheet has the given number of
+// groups or, if this is more, n.
+func contact(groups int, digits ...linalg.Matrix[float32]) []byte {
+	const side, scale, gap, margin = 28, 2, 4, 8 // in pixels
 	const pitch = side*scale + gap
-	left := func(column int) int { return margin + column*pitch + column/group*(apart-gap) }
-	rows := (x.Cols + columns - 1) / columns
-	sheet := image.NewGray(image.Rect(0, 0, left(columns-1)+pitch-gap+margin, 2*margin+rows*pitch-gap))
+	size, n := len(digits), digits[0].Cols
+	apart := 16 * min(1, size-1) // additional gap between groups, unless a group is a single digit
+	groups = min(groups, n)
+	rows := (n + groups - 1) / groups
+	sheet := image.NewGray(image.Rect(0, 0, groups*(size*pitch+apart)-apart-gap+2*margin, rows*pitch-gap+2*margin))
 	draw.Draw(sheet, sheet.Bounds(), image.White, image.Point{}, draw.Src)
-	for n := range x.Cols {
+	for j := range size * n {
+		left, top := j%size*pitch+j/size%groups*(size*pitch+apart), j/size/groups*pitch
 		for i := range side * side {
-			at := image.Pt(left(n%columns)+i%side*scale, margin+n/columns*pitch+i/side*scale)
-			grey := image.NewUniform(color.Gray{uint8(math.Round(255 * float64(x.At(i, n))))})
+			at := image.Pt(margin+left+i%side*scale, margin+top+i/side*scale)
+			grey := image.NewUniform(color.Gray{uint8(math.Round(255 * float64(digits[j%size].At(i, j/size))))})
 			draw.Draw(sheet, image.Rectangle{at, at.Add(image.Pt(scale, scale))}, grey, image.Point{}, draw.Src)
 		}
 	}

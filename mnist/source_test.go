@@ -37,7 +37,7 @@ func TestRunsAndEvaluationsNameTheirImages(t *testing.T) {
 	}{
 		{modelFile, folder, set.Name, set.Name, ""},
 		{modelFile, "synthetic", "synthetic", set.Name, `trained on "` + set.Name + `"`},
-		{"old", "synthetic", "synthetic", nil, ""},
+		{"old", "synthetic", "synthetic", "", ""},
 	} {
 		args := []string{"eval", "-limit", "2", "-samples", "2", "-runs", "1", "-checkpoint", filepath.Join(out, k.checkpoint), "-data", k.data}
 		text, stderr := mustRun(t, args...)

@@ -9,6 +9,7 @@ import (
 
 	"hvae/bench/atomicfile"
 	"hvae/bench/command"
+	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
 
@@ -81,7 +82,7 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := checkSettings(&s, old); err != nil {
 		return err
 	}
-	set, err := loadData(ctx, s.Data, stderr)
+	set, err := data.Load(ctx, s.Data, stderr)
 	if err != nil {
 		return err
 	}

@@ -1,21 +1,28 @@
 // Package data provides the images of section 4.2 of the HVAE paper, the MNIST handwritten digits (LeCun, Cortes and
 // Burges). It downloads and reads the original files, splits off validation images, and binarises images at random. It
-// also reads other images of 28 × 28 pixels from files with the same names and format.
-//
-// Read data.go, then files.go (the file format and downloads) and synthetic.go (built-in images that need no network).
+// also reads other images of 28 × 28 pixels from files with the same names and format. The file synthetic.go has
+// built-in images, which need no network.
 package data
 
 import (
+	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
+	"hvae/bench/atomicfile"
 	"hvae/linalg"
 	"hvae/linalg/random"
 )
@@ -42,9 +49,7 @@ type Set struct {
 }
 
 // SHA256 returns the SHA-256 hash, in hexadecimal, of the decompressed training file followed by the decompressed test
-// file. This command prints the same hash:
-//
-//	zcat train-images-idx3-ubyte.gz t10k-images-idx3-ubyte.gz | sha256sum
+// file. The command zcat train-images-idx3-ubyte.gz t10k-images-idx3-ubyte.gz | sha256sum prints the same hash.
 func (s Set) SHA256() string { return digest(s.Train, s.Test) }
 
 // The names of the predefined datasets.
@@ -55,9 +60,9 @@ const (
 
 // Load returns the built-in images if folder is Synthetic, and otherwise the images in the folder. If folder is "",
 // Load uses $HVAE_MNIST or, if that is not set, a folder in the user's cache. The files of a dataset have the names of
-// the MNIST files and may be compressed (.gz). Load downloads missing MNIST files into the folder. It calls log with a
-// message for each download.
-func Load(ctx context.Context, folder string, log func(string)) (Set, error) {
+// the MNIST files and may be compressed (.gz). Load downloads missing MNIST files into the folder, and prints a line
+// for each download.
+func Load(ctx context.Context, folder string, stderr io.Writer) (set Set, err error) {
 	folder = cmp.Or(folder, os.Getenv("HVAE_MNIST"))
 	if folder == Synthetic {
 		return synthetic(), nil
@@ -65,42 +70,33 @@ func Load(ctx context.Context, folder string, log func(string)) (Set, error) {
 	if folder == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			return Set{}, fmt.Errorf("cannot find the user's cache folder for the MNIST files: %w; specify a folder with -data", err)
+			return set, fmt.Errorf("cannot find the user's cache folder for the MNIST files: %w; specify a folder with -data", err)
 		}
 		folder = filepath.Join(cache, "hvae-mnist")
 	} else if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
 		// Do not create the folder, because its name may be misspelt.
-		return Set{}, fmt.Errorf("there is no folder %s: set -data or $HVAE_MNIST to the folder of the image files, create it to download MNIST into it, or use -data %s for built-in images", folder, Synthetic)
+		return set, fmt.Errorf("there is no folder %s: set -data or $HVAE_MNIST to the folder of the image files, create it to download MNIST into it, or use -data %s for built-in images", folder, Synthetic)
 	}
-	return load(ctx, folder, mnistFiles, log)
-}
-
-// load returns the images in a folder. The argument files describes the two MNIST files.
-func load(ctx context.Context, folder string, files [2]file, log func(string)) (set Set, err error) {
 	if set.Folder, err = filepath.Abs(folder); err != nil {
-		return Set{}, err
+		return set, err
 	}
-	parts, missing, others := [2]*Images{&set.Train, &set.Test}, [2]bool{}, false
-	for i, f := range files {
-		*parts[i], err = f.read(folder)
-		if missing[i] = errors.Is(err, fs.ErrNotExist); err != nil && !missing[i] {
-			return Set{}, err
-		}
-		others = others || err == nil && digest(*parts[i]) != f.digest
-	}
-	for i, f := range files {
-		if !missing[i] {
-			continue
-		}
-		if others {
-			return Set{}, fmt.Errorf("%s is not in %s, and the other file in this folder is not from MNIST", f.name, folder)
-		}
-		if *parts[i], err = f.download(ctx, folder, log); err != nil {
-			return Set{}, err
+	parts, errs := [2]*Images{&set.Train, &set.Test}, [2]error{}
+	set.Name = MNIST
+	for i, f := range mnistFiles {
+		if *parts[i], errs[i] = f.read(folder); errs[i] == nil && digest(*parts[i]) != f.digest {
+			set.Name = "images-" // other images, so do not download a missing file
 		}
 	}
-	if set.Name = MNIST; others {
-		set.Name = "images-" + set.SHA256()[:8]
+	for i, f := range mnistFiles {
+		if errors.Is(errs[i], fs.ErrNotExist) && set.Name == MNIST {
+			*parts[i], errs[i] = f.download(ctx, folder, stderr)
+		}
+		if errs[i] != nil {
+			return set, errs[i]
+		}
+	}
+	if set.Name != MNIST {
+		set.Name += set.SHA256()[:8]
 	}
 	if set.Train.Len() < validationShare || set.Test.Len() < 1 {
 		err = fmt.Errorf("%s contains only %d training images and %d test images, but at least %d training images and one test image are needed", folder, set.Train.Len(), set.Test.Len(), validationShare)
@@ -148,4 +144,118 @@ func MeanLogit(images Images, indices []int) float64 {
 		}
 	}
 	return sum / float64(max(n, 1))
+}
+
+// A file describes an MNIST file. The digest is the hexadecimal SHA-256 of the decompressed file, because compressed
+// copies of the same file may differ.
+type file struct{ name, digest string }
+
+// mnistFiles are the files of the training images and of the test images.
+var mnistFiles = [2]file{
+	{"train-images-idx3-ubyte", "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"},
+	{"t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"},
+}
+
+// maxImages is the maximum number of images in a file. The pixels of that many images take 784 MB.
+const maxImages = 1_000_000
+
+// read returns the images in the file f.name or, if it does not exist, in f.name.gz. If neither exists, the
+// error wraps fs.ErrNotExist.
+func (f file) read(folder string) (images Images, err error) {
+	name := filepath.Join(folder, f.name)
+	b, err := atomicfile.Read(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		name += ".gz"
+		b, err = atomicfile.Read(name)
+	}
+	if err != nil {
+		return images, err
+	}
+	if images, err = parse(b); err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return images, err
+}
+
+// parse reads the images of an IDX file, which may be compressed.
+func parse(b []byte) (Images, error) {
+	if bytes.HasPrefix(b, []byte{0x1f, 0x8b}) { // the first two bytes of every gzip file
+		z, err := gzip.NewReader(bytes.NewReader(b))
+		if err == nil {
+			b, err = io.ReadAll(io.LimitReader(z, maxImages*pixels+100))
+		}
+		if err != nil {
+			return Images{}, err
+		}
+	}
+	n := len(b) / pixels
+	if h := header(n); n > maxImages || len(b) != len(h)+n*pixels || !bytes.HasPrefix(b, h) {
+		return Images{}, fmt.Errorf("it has %d bytes and begins with % x, so it is not a complete IDX file of at most %d images of %d×%d bytes", len(b), b[:min(len(b), len(h))], maxImages, Side, Side)
+	}
+	return Images{b[len(header(n)):]}, nil
+}
+
+// header returns the beginning of an IDX file of n images: four big-endian numbers, which are the magic number 2051, n,
+// and the height and width of an image. The pixels follow the header.
+func header(n int) (h []byte) {
+	for _, v := range []int{2051, n, Side, Side} {
+		h = binary.BigEndian.AppendUint32(h, uint32(v))
+	}
+	return h
+}
+
+// digest encodes each argument as an IDX file and returns the hexadecimal SHA-256 of the concatenated files.
+func digest(files ...Images) string {
+	h := sha256.New()
+	for _, images := range files {
+		h.Write(header(images.Len()))
+		h.Write(images.Pixels)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// mirror is the URL of a folder with the compressed MNIST files.
+var mirror = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+
+// client limits the duration of a download. Ten minutes suffice for the largest file (10 MB) at 20 kB/s.
+var client = http.Client{Timeout: 10 * time.Minute}
+
+// download downloads a compressed MNIST file to the folder, which it creates if necessary, and returns the images. If
+// the SHA-256 is wrong, it writes nothing.
+func (f file) download(ctx context.Context, folder string, stderr io.Writer) (Images, error) {
+	address := mirror + f.name + ".gz"
+	fmt.Fprintln(stderr, "downloading", address)
+	sent, images, err := f.fetch(ctx, address)
+	if ctx.Err() != nil {
+		return Images{}, context.Cause(ctx)
+	}
+	if err != nil {
+		return Images{}, fmt.Errorf("%s is not in %s and cannot be downloaded: put %s and %s into this folder, compressed (.gz) or not, or use -data %s for built-in images (%s: %w)",
+			f.name, folder, mnistFiles[0].name, mnistFiles[1].name, Synthetic, address, err)
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return Images{}, err
+	}
+	return images, atomicfile.Write(filepath.Join(folder, f.name+".gz"), sent)
+}
+
+// fetch returns the bytes of an MNIST file, at most 64 MiB, and its images from a URL.
+func (f file) fetch(ctx context.Context, address string) (sent []byte, images Images, err error) {
+	request, _ := http.NewRequestWithContext(ctx, http.MethodGet, address, nil) // cannot fail for a valid URL
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, images, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, images, errors.New(response.Status)
+	}
+	sent, err = io.ReadAll(io.LimitReader(response.Body, 64<<20))
+	if err == nil {
+		images, err = parse(sent)
+	}
+	if err == nil && digest(images) != f.digest {
+		err = errors.New("its SHA-256 is wrong")
+	}
+	return sent, images, err
 }

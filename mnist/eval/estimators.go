@@ -10,58 +10,50 @@ import (
 	"hvae/mnist/model"
 )
 
-// An estimate holds the results of importance sampling for one image.
+// An estimate holds the results for one image in one run.
 type estimate struct {
-	elbo        float64 // mean of log p̂_θ(x) over the samples
-	logEvidence float64 // estimate of log p_θ(x) from the same samples (hvae.ImportanceEstimate)
-	tailShape   float64 // tail shape of the importance weights (hvae.Evidence)
+	elbo         float64 // mean of log p̂_θ(x) over the samples
+	logEvidence  float64 // estimate of log p_θ(x) from the same samples (hvae.ImportanceEstimate)
+	tailShape    float64 // tail shape of the importance weights (hvae.Evidence)
+	lower, upper float64 // bounds on log p_θ(x) from annealed importance sampling; upper is NaN unless x is simulated
 }
 
-// samplesAtOnce is the number of importance samples, or of Markov chains, on one tape. It is a multiple of the SIMD
-// vector length.
+// samplesAtOnce is the number of samples or Markov chains on one tape. It is a multiple of the SIMD vector length.
 const samplesAtOnce = 48
 
-// importance estimates the evidence of an image x [784×1] by importance sampling with noise from rng. Apart from one
+// importance estimates the evidence of image x [784×1] by importance sampling with noise from rng. Apart from one
 // number per sample, memory use does not depend on the number of samples. If ctx is done, the result is incomplete.
 func importance(ctx context.Context, t *ad.Tape[float32], c model.Checkpoint, x linalg.Matrix[float32], samples int, rng *rand.Rand) estimate {
+	var encoder ad.Tape[float32]
+	mean, std := c.Network(&encoder).Encode(encoder.Const(x))
 	var logs []float64
-	var mean, std linalg.Matrix[float32]
 	for len(logs) < samples && ctx.Err() == nil {
 		n := min(samplesAtOnce, samples-len(logs))
 		t.Reset()
-		network := model.NewNetwork(c.Config, model.Vars(t.Const, c.Params))
-		image := t.Const(x)
-		if len(logs) == 0 {
-			m, s := network.Encode(image)
-			mean, std = m.Value.Clone(), s.Value.Clone()
-		}
 		epsilon, gamma0 := hvae.Noise(t, rng, c.Config.Latent, n), hvae.Noise(t, rng, c.Config.Latent, n)
-		for _, v := range network.Draw(image, t.Const(mean), t.Const(std), epsilon, gamma0).LogEstimate().Value.Data {
+		sample := c.Network(t).Draw(t.Const(x), t.Const(mean.Value), t.Const(std.Value), epsilon, gamma0)
+		for _, v := range sample.LogEstimate().Value.Data {
 			logs = append(logs, float64(v))
 		}
 	}
-	elbo := 0.0
-	for _, l := range logs {
-		elbo += l
-	}
+	elbo, _ := linalg.MeanSE(logs)
 	e := hvae.ImportanceEstimate(logs)
-	return estimate{elbo / float64(samples), e.Log, e.TailShape}
+	return estimate{elbo: elbo, logEvidence: e.Log, tailShape: e.TailShape}
 }
 
 // each divides the columns 0, …, 0, 1, …, 1, …, n − 1, where each number occurs the given number of times, into blocks
 // of the given size. It calls f once for each block, on all cores, but stops when ctx is done.
 func each(ctx context.Context, n, times, size int, f func(b *hvae.Block[float32])) {
-	var columns []int
-	for i := range n * times {
-		columns = append(columns, i/times)
+	columns := make([]int, n*times)
+	for i := range columns {
+		columns[i] = i / times
 	}
 	e := hvae.Evaluator[float32]{BlockSize: size}
 	e.Each(ctx, columns, 0, f) // returns only ctx's error
 }
 
-// An Annealing holds the settings of annealed importance sampling (hvae.AIS) from the encoder's variational
-// prior to the posterior. Its bounds on the evidence do not use the flow, so they are an independent check
-// of the flow's estimates.
+// An Annealing holds the settings of annealed importance sampling (hvae.AIS) from the encoder's variational prior to
+// the posterior. Its bounds on the evidence do not use the flow, so they check the flow's estimates independently.
 type Annealing struct {
 	Steps  int // K, the number of steps from the prior to the posterior
 	Chains int // number of Markov chains for each image
@@ -70,8 +62,7 @@ type Annealing struct {
 const leapfrogs = 5 // number of leapfrog steps of a Markov kernel
 
 // tune returns step sizes for the a.Steps − 1 Markov kernels. It runs one chain for each image of x [784×n], with
-// random numbers from stream(image). Bound must use other streams and images, because its bounds would otherwise be
-// biased.
+// random numbers from stream(image). With the streams or images of tune, the results of Bound would be biased.
 func (a Annealing) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix[float32], stream func(image ...int) *rand.Rand) []float64 {
 	const kernels = 50 // if Steps is small, repeat the kernels until a chain has applied about this many
 	var streams []*rand.Rand
@@ -87,13 +78,10 @@ func (a Annealing) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix
 //	z empty   log mean p̂_θ(x), a lower bound
 //	z given   −log mean 1/p̂_θ(x), an upper bound
 //
-// The means are over the chains of an image. If z [ℓ×n] is given, its columns must be exact draws from the posterior.
-// The chains then start from these draws. Bound also returns the mean acceptance rate of the kernels, or NaN if Steps
-// is 1.
-//
-// Each chain draws its random numbers from stream(image, chain). The chains run in blocks on all cores. After
-// each block, Bound calls done with the number of chains in the block. Memory use does not depend on Steps. If ctx
-// is done, the results are incomplete.
+// The means are over the chains of an image. If z [ℓ×n] is given, the chains start from its columns, which must be
+// exact draws from the posterior. Bound also returns the mean acceptance rate of the kernels, or NaN if Steps is 1.
+// Chains draw their random numbers from stream(image, chain) and run in blocks on all cores. After each block, Bound
+// calls done with its number of chains. Memory use does not depend on Steps. If ctx is done, the results are partial.
 func (a Annealing) Bound(ctx context.Context, c model.Checkpoint, stepSizes []float64, x, z linalg.Matrix[float32],
 	stream func(imageAndChain ...int) *rand.Rand, done func(chains int)) (bounds []float64, acceptance float64) {
 	n, sign := x.Cols*a.Chains, 1.0
@@ -132,14 +120,11 @@ func (a Annealing) Bound(ctx context.Context, c model.Checkpoint, stepSizes []fl
 
 // sampler returns an AIS sampler with one chain for each column of x.
 func (a Annealing) sampler(c model.Checkpoint, x linalg.Matrix[float32], stepSizes []float64) *hvae.AIS[float32] {
-	network := func(t *ad.Tape[float32]) *model.Network[float32] {
-		return model.NewNetwork(c.Config, model.Vars(t.Const, c.Params))
-	}
-	var t ad.Tape[float32]
-	mean, std := network(&t).Encode(t.Const(x))
+	var encoder ad.Tape[float32]
+	mean, std := c.Network(&encoder).Encode(encoder.Const(x))
 	return &hvae.AIS[float32]{
 		Tape:   new(ad.Tape[float32]),
-		Target: func(t *ad.Tape[float32]) hvae.Target[float32] { return network(t).Flow(t.Const(x)).Target },
+		Target: func(t *ad.Tape[float32]) hvae.Target[float32] { return c.Network(t).Flow(t.Const(x)).Target },
 		Mean:   mean.Value, SD: std.Value,
 		Steps: a.Steps, Leapfrogs: leapfrogs, StepSizes: stepSizes,
 	}

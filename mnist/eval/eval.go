@@ -1,8 +1,5 @@
-// Package eval estimates the ELBO and the negative log-likelihood of a model by importance
-// sampling, and bounds log p(x) by annealed importance sampling.
-//
-// Read eval.go, then images.go, estimators.go (importance sampling and annealed importance sampling) and
-// statistics.go (means, standard errors and bounds).
+// Package eval estimates the ELBO and the negative log-likelihood of a model by importance sampling, and bounds
+// log p(x) by annealed importance sampling. Read eval.go, then estimators.go and statistics.go.
 package eval
 
 import (
@@ -10,28 +7,32 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"hvae/ad"
 	"hvae/bench/progress"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
+	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
 
 // An Evaluation is the result of the eval command, which evaluates a model in one or more runs. Each run binarises the
 // images again. ELBO and NLL are means over runs. ELBOSD and NLLSD are standard deviations over runs.
 type Evaluation struct {
-	ELBO    Number  `json:"elbo"` // nats, negative
-	ELBOSD  Number  `json:"elbo_sd"`
-	NLL     Number  `json:"nll"` // nats, positive
-	NLLSD   Number  `json:"nll_sd"`
-	Images  int     `json:"images"`
-	Samples int     `json:"samples"`
-	Runs    int     `json:"runs"`
-	Data    string  `json:"data"`       // name of the images
-	Trained *string `json:"trained_on"` // name of the training images; null if the checkpoint lacks it
+	ELBO    Number `json:"elbo"` // nats, negative
+	ELBOSD  Number `json:"elbo_sd"`
+	NLL     Number `json:"nll"` // nats, positive
+	NLLSD   Number `json:"nll_sd"`
+	Images  int    `json:"images"`
+	Samples int    `json:"samples"`
+	Runs    int    `json:"runs"`
+	Data    string `json:"data"`       // name of the images
+	Trained string `json:"trained_on"` // name of the training images; "" if the checkpoint lacks it
 
 	// TailShape is the tail shape of the importance weights (hvae.Evidence), averaged over images and runs.
 	// HeavyTails is the fraction of tail shapes above 0.7, which indicate unreliable estimates. Both are
@@ -39,7 +40,7 @@ type Evaluation struct {
 	TailShape  Number `json:"tail_shape"`
 	HeavyTails Number `json:"heavy_tails"`
 
-	*Bounds // nil without Options.Annealing
+	*Bounds // nil without annealed importance sampling
 
 	Seconds float64 `json:"seconds"`
 
@@ -48,39 +49,34 @@ type Evaluation struct {
 
 // Options are the settings of an evaluation.
 type Options struct {
-	Samples, Runs int        // numbers of importance samples per image and of runs
-	Annealing     *Annealing // settings of annealed importance sampling; if nil, no bounds are computed
+	Samples, Runs int // numbers of importance samples per image and of runs
+	Annealing         // settings of annealed importance sampling; if Chains is 0, no bounds are computed
 }
 
-// results holds the results of a run.
-type results struct {
-	estimates    []estimate // from importance sampling, for each image
-	lower, upper []float64  // bounds on log p(x) for each image; upper is NaN unless the images are simulated
-	acceptance   float64    // mean acceptance rate of annealed importance sampling
+// Images describes the images on which a model is evaluated. Each run binarises or draws them again.
+type Images struct {
+	Set  *data.Set // dataset whose first N test images are evaluated; nil for N images drawn from the model
+	N    int
+	Seed uint64 // seed of the binarisation and the noise
 }
 
 // Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if
 // ctx is done, or if the ELBO or the NLL is not finite.
 func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options, stderr io.Writer) (Evaluation, error) {
 	began := time.Now()
-	e := Evaluation{Images: images.N, Samples: o.Samples, Runs: o.Runs, Data: "simulated"}
+	runs, acceptance := runAll(ctx, c, images, o, stderr)
+	if ctx.Err() != nil {
+		return Evaluation{}, fmt.Errorf("%w during the evaluation of %d images, which is not saved", context.Cause(ctx), images.N)
+	}
+	e := Evaluation{Images: images.N, Samples: o.Samples, Runs: o.Runs, Data: "simulated", Trained: c.Data}
 	if images.Set != nil {
 		e.Data = images.Set.Name
 	}
-	if c.Data != "" {
-		e.Trained = &c.Data
-	}
-	w := newWork(c, images, o, stderr)
-	defer w.line.Clear()
-	runs := runAll(ctx, c, images, o, w)
-	if ctx.Err() != nil {
-		return e, fmt.Errorf("%w after %.0f %% of the evaluation of %d images, which is not saved", context.Cause(ctx), 100*w.done(), images.N)
-	}
 	var tails []float64
 	heavy := 0.0
-	for _, r := range runs {
+	for _, estimates := range runs {
 		elbo, nll := 0.0, 0.0
-		for _, x := range r.estimates {
+		for _, x := range estimates {
 			elbo += x.elbo / float64(images.N)
 			nll -= x.logEvidence / float64(images.N)
 			if tails = append(tails, x.tailShape); x.tailShape > 0.7 {
@@ -98,38 +94,53 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options,
 		e.TailShape, heavy = undefined, math.NaN()
 	}
 	e.HeavyTails = Number(heavy / float64(len(tails)))
-	if o.Annealing != nil {
-		e.Bounds = newBounds(*o.Annealing, runs)
+	if o.Chains > 0 {
+		e.Bounds = newBounds(o.Annealing, runs, acceptance)
 	}
 	e.Seconds = time.Since(began).Seconds()
 	return e, nil
 }
 
-// runAll evaluates the model o.Runs times and returns the results of each run. If ctx is done, the results are
-// incomplete.
-func runAll(ctx context.Context, c model.Checkpoint, images Images, o Options, w *work) (all []results) {
+// runAll evaluates the model o.Runs times. It returns the estimates for all images of each run, and the mean acceptance
+// rate of annealed importance sampling. If ctx is done, the results are incomplete.
+func runAll(ctx context.Context, c model.Checkpoint, images Images, o Options, stderr io.Writer) (
+	runs [][]estimate, acceptance float64) {
+	line := progress.New(stderr, 0, func(time.Duration) string { return fmt.Sprintf("evaluating %d images", images.N) })
+	defer line.Clear()
+	// Progress is measured in evaluations of ∇U, of which a sample and a chain need different numbers.
+	sample, chain, chains := c.Config.K+1, 1+(o.Steps-1)*leapfrogs, o.Chains
+	if images.Set == nil { // there are also reverse chains
+		chains *= 2
+	}
+	total := float64(o.Runs*images.N) * float64(o.Samples*sample+chains*chain)
+	var finished atomic.Int64
+	add := func(n int) { line.Set(float64(finished.Add(int64(n))) / total) }
+	addChains := func(n int) { add(n * chain) }
 	var stepSizes []float64
-	if o.Annealing != nil {
-		stepSizes = o.Annealing.tune(ctx, c, images.drawForTuning(ctx, c), images.stream("mnist ais tuning"))
+	if o.Chains > 0 {
+		stepSizes = o.tune(ctx, c, images.drawForTuning(ctx, c), images.stream("mnist ais tuning"))
 	}
 	for run := range o.Runs {
 		x, z := images.draw(ctx, c, run)
-		r, noise := results{estimates: make([]estimate, images.N)}, images.stream("mnist eval noise", run)
+		estimates, noise := make([]estimate, images.N), images.stream("mnist eval noise", run)
 		each(ctx, images.N, 1, 1, func(b *hvae.Block[float32]) {
-			r.estimates[b.First] = importance(ctx, b.Tape, c, b.Columns(x).Value.Clone(), o.Samples, noise(b.First))
-			w.add(w.sampling)
+			estimates[b.First] = importance(ctx, b.Tape, c, b.Columns(x).Value.Clone(), o.Samples, noise(b.First))
+			add(o.Samples * sample)
 		})
-		if a := o.Annealing; a != nil {
-			done := func(chains int) { w.add(chains * w.chain) }
-			r.lower, r.acceptance = a.Bound(ctx, c, stepSizes, x, linalg.Matrix[float32]{}, images.stream("mnist ais forward", run), done)
-			r.upper = slices.Repeat([]float64{math.NaN()}, images.N)
+		if o.Chains > 0 {
+			lower, rate := o.Bound(ctx, c, stepSizes, x, linalg.Matrix[float32]{}, images.stream("mnist ais forward", run), addChains)
+			upper := slices.Repeat([]float64{math.NaN()}, images.N)
 			if images.Set == nil {
-				r.upper, _ = a.Bound(ctx, c, stepSizes, x, z, images.stream("mnist ais reverse", run), done)
+				upper, _ = o.Bound(ctx, c, stepSizes, x, z, images.stream("mnist ais reverse", run), addChains)
 			}
+			for i := range estimates {
+				estimates[i].lower, estimates[i].upper = lower[i], upper[i]
+			}
+			acceptance += rate / float64(o.Runs)
 		}
-		all = append(all, r)
+		runs = append(runs, estimates)
 	}
-	return all
+	return runs, acceptance
 }
 
 // String returns the results as lines of text: ELBO, NLL, tail shape and bounds.
@@ -138,51 +149,65 @@ func (e Evaluation) String() string {
 	if finite(e.TailShape) {
 		s += fmt.Sprintf("tail shape of the importance weights %.2f, above 0.7 for %.0f %% of the images\n", e.TailShape, 100*e.HeavyTails)
 	}
-	b := e.Bounds
-	if b == nil {
+	if e.Bounds == nil {
 		return s
 	}
-	s += fmt.Sprintf("annealed importance sampling, %d steps, %d chains", b.Steps, b.Chains)
-	if finite(b.Acceptance) {
-		s += fmt.Sprintf(", acceptance %.2f", b.Acceptance)
+	s += fmt.Sprintf("annealed importance sampling, %d steps, %d chains, acceptance %.2f (± standard errors over images)\n", e.Steps, e.Chains, e.Acceptance)
+	s += fmt.Sprintf("log p(x) ≥ %s\n", PlusMinus(e.Lower, e.LowerSE))
+	if finite(e.Upper) {
+		s += fmt.Sprintf("log p(x) ≤ %s, a gap of %s\n", PlusMinus(e.Upper, e.UpperSE), PlusMinus(e.Gap, e.GapSE))
 	}
-	s += fmt.Sprintf(" (± standard errors over images)\nlog p(x) ≥ %s\n", PlusMinus(b.Lower, b.LowerSE))
-	if finite(b.Upper) {
-		s += fmt.Sprintf("log p(x) ≤ %s, a gap of %s\n", PlusMinus(b.Upper, b.UpperSE), PlusMinus(b.Gap, b.GapSE))
-	}
-	return s + fmt.Sprintf("the importance-sampling estimate is %s below the lower bound\n", PlusMinus(b.Missed, b.MissedSE))
+	return s + fmt.Sprintf("the importance-sampling estimate is %s below the lower bound\n", PlusMinus(e.Missed, e.MissedSE))
 }
 
-// work measures the progress of an evaluation. The unit is a forward or backward pass through the decoder, because
-// importance sampling and Markov chains need different numbers of passes.
-type work struct {
-	sampling, chain int          // numbers of passes for the importance sampling of one image and for one chain
-	finished        atomic.Int64 // number of finished passes
-	total           float64
-	line            *progress.Line
+// draw returns the binary images x [784×n] of a run. If the images are drawn from the model, draw also returns
+// their latent variables z [ℓ×n].
+func (m *Images) draw(ctx context.Context, c model.Checkpoint, run int) (x, z linalg.Matrix[float32]) {
+	if m.Set == nil {
+		return Simulate(ctx, c, m.N, m.stream("mnist eval simulated", run))
+	}
+	x = linalg.New[float32](data.Side*data.Side, m.N)
+	for i := range m.N {
+		data.Binarise(x, i, m.Set.Test.Image(i), random.Stream(m.Seed, "mnist eval pixels", run, i))
+	}
+	return x, z
 }
 
-func newWork(c model.Checkpoint, images Images, o Options, stderr io.Writer) *work {
-	w := &work{sampling: o.Samples}
-	if c.Config.K > 0 { // the flow evaluates ∇U at K + 1 points
-		w.sampling *= 2 * (c.Config.K + 1)
+// drawForTuning returns binary images for tuning the step sizes of annealed importance sampling. They are not among the
+// evaluated images. If m.Set is not nil, they are validation images of the training run.
+func (m *Images) drawForTuning(ctx context.Context, c model.Checkpoint) (x linalg.Matrix[float32]) {
+	const n = 16
+	if m.Set == nil {
+		x, _ = Simulate(ctx, c, n, m.stream("mnist ais tuning simulated"))
+		return x
 	}
-	chains := 0
-	if a := o.Annealing; a != nil {
-		w.chain, chains = 2*(1+(a.Steps-1)*leapfrogs), a.Chains
-		if images.Set == nil { // there are also reverse chains
-			chains *= 2
+	_, validation := data.Split(m.Set.Train, c.Seed)
+	x = linalg.New[float32](data.Side*data.Side, min(n, len(validation)))
+	for j, i := range validation[:x.Cols] {
+		data.Binarise(x, j, m.Set.Train.Image(i), random.Stream(m.Seed, "mnist ais tuning pixels", i))
+	}
+	return x
+}
+
+// stream returns a function that returns the random stream for a purpose, a prefix and an index.
+func (m *Images) stream(purpose string, prefix ...int) func(index ...int) *rand.Rand {
+	return func(index ...int) *rand.Rand {
+		return random.Stream(m.Seed, purpose, slices.Concat(prefix, index)...)
+	}
+}
+
+// Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n]. Therefore, each column of z is
+// an exact draw from the posterior p_θ(z|x) of its image. If ctx is done, the results are incomplete.
+func Simulate(ctx context.Context, c model.Checkpoint, n int, stream func(image ...int) *rand.Rand) (x, z linalg.Matrix[float32]) {
+	x, z = linalg.New[float32](data.Side*data.Side, n), linalg.New[float32](c.Config.Latent, n)
+	each(ctx, n, 1, 1, func(b *hvae.Block[float32]) {
+		rng := stream(b.First)
+		random.FillNormalColumn(rng, z, b.First)
+		for i, p := range ad.Sigmoid(c.Network(b.Tape).Decode(b.Columns(z))).Value.Data {
+			if rng.Float32() < p {
+				x.Row(i)[b.First] = 1
+			}
 		}
-	}
-	w.total = float64(o.Runs*images.N) * float64(w.sampling+chains*w.chain)
-	w.line = progress.New(stderr, 0, func(time.Duration) string { return fmt.Sprintf("evaluating %d images", images.N) })
-	return w
-}
-
-// done returns the fraction of the work that is finished.
-func (w *work) done() float64 { return float64(w.finished.Load()) / w.total }
-
-func (w *work) add(passes int) {
-	w.finished.Add(int64(passes))
-	w.line.Set(w.done())
+	})
+	return x, z
 }

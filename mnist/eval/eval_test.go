@@ -114,14 +114,13 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 }
 
 func TestBoundsAreMeansOverImagesAndRuns(t *testing.T) {
-	estimates := []estimate{{logEvidence: -11}, {logEvidence: -22}}
-	c := newBounds(Annealing{Steps: 2}, []results{
-		{estimates, []float64{-9, -18}, []float64{-8, -17}, 0.5},
-		{estimates, []float64{-10, -20}, []float64{-9, -18}, 0.6},
-		{estimates, []float64{-11, -22}, []float64{-10, -19}, 0.9},
-	})
+	c := newBounds(Annealing{Steps: 2}, [][]estimate{
+		{{logEvidence: -11, lower: -9, upper: -8}, {logEvidence: -22, lower: -18, upper: -17}},
+		{{logEvidence: -11, lower: -10, upper: -9}, {logEvidence: -22, lower: -20, upper: -18}},
+		{{logEvidence: -11, lower: -11, upper: -10}, {logEvidence: -22, lower: -22, upper: -19}},
+	}, 0.5)
 	for name, v := range map[string][2]Number{
-		"lower": {c.Lower, -15}, "upper": {c.Upper, -13.5}, "gap": {c.Gap, 1.5}, "missed": {c.Missed, 1.5}, "acceptance": {c.Acceptance, 2. / 3},
+		"lower": {c.Lower, -15}, "upper": {c.Upper, -13.5}, "gap": {c.Gap, 1.5}, "missed": {c.Missed, 1.5}, "acceptance": {c.Acceptance, 0.5},
 		"lower_se": {c.LowerSE, 5}, "gap_se": {c.GapSE, 0.5},
 	} {
 		if !(math.Abs(float64(v[0]-v[1])) <= 1e-12) {
@@ -133,7 +132,7 @@ func TestBoundsAreMeansOverImagesAndRuns(t *testing.T) {
 // evaluate evaluates an HVAE on one simulated image.
 func evaluate(ctx context.Context, samples, steps int) error {
 	c := checkpoint(model.Config{Kind: "hvae", K: 2, Tempering: "free", VaryEps: true, Latent: 3})
-	_, err := Evaluate(ctx, c, Images{N: 1, Seed: 1}, Options{Samples: samples, Runs: 1, Annealing: &Annealing{steps, 8}}, io.Discard)
+	_, err := Evaluate(ctx, c, Images{N: 1, Seed: 1}, Options{Samples: samples, Runs: 1, Annealing: Annealing{steps, 8}}, io.Discard)
 	return err
 }
 

@@ -20,10 +20,7 @@ func (n Number) MarshalJSON() ([]byte, error) {
 }
 
 func (n *Number) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
-		*n = undefined
-		return nil
-	}
+	*n = undefined // null does not change this value
 	return json.Unmarshal(b, (*float64)(n))
 }
 
@@ -46,10 +43,10 @@ func MeanSD(x []float64) (mean, sd Number) {
 // PlusMinus formats a number and its error, such as "83.32 ± 0.05". If err is NaN, PlusMinus formats only the number.
 func PlusMinus(v, err Number) string {
 	text := fmt.Sprintf("%.2f", HalfAway(v))
-	if math.IsNaN(float64(err)) {
-		return text
+	if !math.IsNaN(float64(err)) {
+		text += fmt.Sprintf(" ± %.2f", err)
 	}
-	return text + fmt.Sprintf(" ± %.2f", err)
+	return text
 }
 
 // HalfAway moves v away from zero by 1e-9. A mean such as 83.315, which has no exact binary
@@ -70,29 +67,26 @@ type Bounds struct {
 	GapSE      Number `json:"gap_se"`
 	Missed     Number `json:"missed"` // lower − the estimate from importance sampling
 	MissedSE   Number `json:"missed_se"`
-	Acceptance Number `json:"acceptance"` // undefined if Steps is 1, because there are no transitions
+	Acceptance Number `json:"acceptance"`
 }
 
-// newBounds returns the Bounds computed from the results of all runs.
-func newBounds(a Annealing, runs []results) *Bounds {
-	b := &Bounds{Method: "ais", Steps: a.Steps, Chains: a.Chains}
-	b.Lower, b.LowerSE = overImages(runs, func(r results, i int) float64 { return r.lower[i] })
-	b.Upper, b.UpperSE = overImages(runs, func(r results, i int) float64 { return r.upper[i] })
-	b.Gap, b.GapSE = overImages(runs, func(r results, i int) float64 { return r.upper[i] - r.lower[i] })
-	b.Missed, b.MissedSE = overImages(runs, func(r results, i int) float64 { return r.lower[i] - r.estimates[i].logEvidence })
-	for _, r := range runs {
-		b.Acceptance += Number(r.acceptance / float64(len(runs)))
-	}
+// newBounds returns the Bounds computed from the estimates of all runs.
+func newBounds(a Annealing, runs [][]estimate, acceptance float64) *Bounds {
+	b := &Bounds{Method: "ais", Steps: a.Steps, Chains: a.Chains, Acceptance: Number(acceptance)}
+	b.Lower, b.LowerSE = overImages(runs, func(e estimate) float64 { return e.lower })
+	b.Upper, b.UpperSE = overImages(runs, func(e estimate) float64 { return e.upper })
+	b.Gap, b.GapSE = overImages(runs, func(e estimate) float64 { return e.upper - e.lower })
+	b.Missed, b.MissedSE = overImages(runs, func(e estimate) float64 { return e.lower - e.logEvidence })
 	return b
 }
 
-// overImages computes vᵢ, the mean of value(r, i) over all runs r, for each image i. It returns the mean of
-// all vᵢ and the standard error of this mean.
-func overImages(runs []results, value func(r results, i int) float64) (mean, se Number) {
-	x := make([]float64, len(runs[0].estimates))
-	for i := range x {
-		for _, r := range runs {
-			x[i] += value(r, i) / float64(len(runs))
+// overImages computes the mean of a value over all runs for each image. It returns the mean over images of the results
+// and the standard error of this mean.
+func overImages(runs [][]estimate, value func(e estimate) float64) (mean, se Number) {
+	x := make([]float64, len(runs[0]))
+	for _, estimates := range runs {
+		for i, e := range estimates {
+			x[i] += value(e) / float64(len(runs))
 		}
 	}
 	return MeanSE(x)

@@ -1,5 +1,5 @@
-// Package model implements the model of section 4.2 of the HVAE paper: a convolutional variational
-// auto-encoder for binarised MNIST digits, with or without a Hamiltonian flow.
+// Package model implements the model of section 4.2 of the HVAE paper: a convolutional variational auto-encoder for
+// binarised MNIST digits, with or without a Hamiltonian flow.
 //
 // Read config.go (a model, and the settings and results of its training), params.go (the parameters and their names in
 // a checkpoint), network.go (encoder, decoder, bound and estimator), train.go (a training step on all cores) and
@@ -7,6 +7,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -82,20 +83,17 @@ func (c Config) String() string {
 // takes 3e − c + 6(K + 1)d, because ∇U takes 2d at each of K + 1 points, and its derivative takes 4d. With L draws per
 // image, the decoder's part is multiplied by L.
 func (c Config) StepCost() int {
-	dense := hidden * (code + c.Latent)
-	convolutions := conv1.MultiplyAdds() + conv2.MultiplyAdds() + conv3.MultiplyAdds()
-	encoder, decoder := convolutions+dense+hidden*c.Latent, convolutions+dense
-	cost := 3*encoder - conv1.MultiplyAdds()
-	passes := 3
+	decoder := conv1.MultiplyAdds() + conv2.MultiplyAdds() + conv3.MultiplyAdds() + hidden*(code+c.Latent)
+	encoder, passes := decoder+hidden*c.Latent, 3
 	if c.K > 0 {
-		passes = (c.K + 1) * 6
+		passes = 6 * (c.K + 1)
 	}
-	return cost + max(1, c.Draws)*passes*decoder
+	return 3*encoder - conv1.MultiplyAdds() + max(1, c.Draws)*passes*decoder
 }
 
-// The convolutions of the encoder. They map 28×28 pixels to 14×14, 7×7 and 4×4 pixels. The decoder
-// applies their transposes in reverse order. The padding is TensorFlow's SAME: 1 pixel before and 2
-// pixels after each row and column in conv1 and conv2, and 2 pixels on all sides in conv3.
+// The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4. The decoder applies their transposes in
+// reverse order. The padding is TensorFlow's SAME: in conv1 and conv2, 1 pixel before and 2 pixels after each row and
+// column; in conv3, 2 pixels on all sides.
 var (
 	conv1 = conv.Same(28, 28, 1, 16, 5, 2)
 	conv2 = conv.Same(14, 14, 16, 32, 5, 2)
@@ -158,12 +156,10 @@ type Metrics struct {
 
 // Best returns the metrics of the first epoch with the best validation ELBO, or zero Metrics if there are no epochs.
 func Best(all []Metrics) (best Metrics) {
-	for i, m := range all {
-		if i == 0 || m.ValELBO > best.ValELBO {
-			best = m
-		}
+	if len(all) == 0 {
+		return best
 	}
-	return best
+	return slices.MaxFunc(all, func(a, b Metrics) int { return cmp.Compare(a.ValELBO, b.ValELBO) })
 }
 
 // Ended returns the reason why training with these metrics has ended, or "" if it has not.

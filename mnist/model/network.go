@@ -13,15 +13,12 @@ import (
 type Network[T linalg.Float] struct {
 	config  Config
 	encoder struct{ conv1, conv2, conv3, hidden, mean, std layer[T] }
-	decoder[T]
-	flow hvae.Flow[T] // without a target
+	decoder struct{ hidden, expand, deconv1, deconv2, deconv3 layer[T] }
+	flow    hvae.Flow[T] // without a target
 }
 
 // A layer is a dense layer, a convolution or a transposed convolution.
 type layer[T linalg.Float] struct{ weight, bias *ad.Var[T] }
-
-// A decoder is the generative network.
-type decoder[T linalg.Float] struct{ hidden, expand, deconv1, deconv2, deconv3 layer[T] }
 
 // NewNetwork returns a network whose parameters are vars, in the order of NewParams. The network is valid
 // until the tape of vars is reset.
@@ -48,6 +45,11 @@ func NewNetwork[T linalg.Float](c Config, vars []*ad.Var[T]) *Network[T] {
 	return n
 }
 
+// Network returns the network of a checkpoint. Its parameters are constants on tape t.
+func (c Checkpoint) Network(t *ad.Tape[float32]) *Network[float32] {
+	return NewNetwork(c.Config, Vars(t.Const, c.Params))
+}
+
 // Vars records the parameters on a tape and returns their variables. The argument record is the method Const or Leaf of
 // the tape.
 func Vars[T linalg.Float](record func(linalg.Matrix[T]) *ad.Var[T], params []Param[T]) (vars []*ad.Var[T]) {
@@ -60,55 +62,40 @@ func Vars[T linalg.Float](record func(linalg.Matrix[T]) *ad.Var[T], params []Par
 // Flow returns the Hamiltonian flow for images x [784×B].
 func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
 	flow := n.flow
-	flow.Target = &target[T]{&n.decoder, x}
+	flow.Target = &target[T]{n, x}
 	return &flow
 }
 
-// Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for images x
-// [784×B]. The encoder has three convolutions with 16, 32 and 32 channels, a dense layer of 450 units, and
-// two dense output layers. Softplus follows every layer except the output layer of the mean. If the input
-// of the last softplus is below −44, the standard deviation is zero (linalg.Softplus) and the ELBO is −∞.
+// Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for images x [784×B]. If the
+// input of the last softplus is below −44, the standard deviation is zero (linalg.Softplus) and the ELBO is −∞.
 func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 	e := &n.encoder
-	h := ad.Softplus(e.conv1.conv(&conv1, x))
-	h = ad.Softplus(e.conv2.conv(&conv2, h))
-	h = ad.Softplus(e.conv3.conv(&conv3, h))
-	h = ad.Softplus(e.hidden.dense(h))
-	return e.mean.dense(h), ad.Softplus(e.std.dense(h))
+	h := ad.Softplus(conv.Conv(&conv1, e.conv1.weight, x, e.conv1.bias))
+	h = ad.Softplus(conv.Conv(&conv2, e.conv2.weight, h, e.conv2.bias))
+	h = ad.Softplus(conv.Conv(&conv3, e.conv3.weight, h, e.conv3.bias))
+	h = ad.Softplus(ad.Affine(e.hidden.weight, h, e.hidden.bias))
+	return ad.Affine(e.mean.weight, h, e.mean.bias), ad.Softplus(ad.Affine(e.std.weight, h, e.std.bias))
 }
 
-// Decode returns the logits [784×B] of the pixel probabilities π_θ(z) for z [ℓ×B]. The decoder has two
-// dense layers, followed by the transposes of the encoder's convolutions in reverse order. Softplus
-// follows every layer except the last.
-func (d *decoder[T]) Decode(z *ad.Var[T]) *ad.Var[T] {
-	h := ad.Softplus(d.hidden.dense(z))
-	h = ad.Softplus(d.expand.dense(h))
-	h = ad.Softplus(d.deconv1.transpose(&conv3, h))
-	h = ad.Softplus(d.deconv2.transpose(&conv2, h))
-	return d.deconv3.transpose(&conv1, h)
-}
-
-func (l *layer[T]) dense(x *ad.Var[T]) *ad.Var[T] { return ad.Affine(l.weight, x, l.bias) }
-
-func (l *layer[T]) conv(g *conv.Geometry, x *ad.Var[T]) *ad.Var[T] {
-	return conv.Conv(g, l.weight, x, l.bias)
-}
-
-func (l *layer[T]) transpose(g *conv.Geometry, x *ad.Var[T]) *ad.Var[T] {
-	return conv.Transpose(g, l.weight, x, l.bias)
+// Decode returns the logits [784×B] of the pixel probabilities π_θ(z) for z [ℓ×B].
+func (n *Network[T]) Decode(z *ad.Var[T]) *ad.Var[T] {
+	d := &n.decoder
+	h := ad.Softplus(ad.Affine(d.hidden.weight, z, d.hidden.bias))
+	h = ad.Softplus(ad.Affine(d.expand.weight, h, d.expand.bias))
+	h = ad.Softplus(conv.Transpose(&conv3, d.deconv1.weight, h, d.deconv1.bias))
+	h = ad.Softplus(conv.Transpose(&conv2, d.deconv2.weight, h, d.deconv2.bias))
+	return conv.Transpose(&conv1, d.deconv3.weight, h, d.deconv3.bias)
 }
 
 // A target is the log density log p_θ(x, z) as a function of z.
 type target[T linalg.Float] struct {
-	decoder *decoder[T]
+	network *Network[T]
 	x       *ad.Var[T] // images [784×B], or one image [784×1] for all columns of z
 }
 
-// LogJoint implements hvae.Target:
-//
-//	log p_θ(x, z) = Σ_j log Bernoulli(x_j | π_θ(z)_j) + log N(z | 0, I).
+// LogJoint returns log p_θ(x, z) = Σ_j log Bernoulli(x_j | π_θ(z)_j) + log N(z | 0, I) [1×B].
 func (t *target[T]) LogJoint(z *ad.Var[T]) *ad.Var[T] {
-	return ad.Add(LogBernoulli(t.x, t.decoder.Decode(z)), hvae.LogNormal(z))
+	return ad.Add(LogBernoulli(t.x, t.network.Decode(z)), hvae.LogNormal(z))
 }
 
 // LogBernoulli returns Σ_j log Bernoulli(x_j | sigmoid(a_j)) = Σ_j x_j a_j − softplus(a_j) [1×B] for pixels x ∈ {0, 1}
@@ -118,14 +105,10 @@ func LogBernoulli[T linalg.Float](x, a *ad.Var[T]) *ad.Var[T] {
 }
 
 // ELBO returns an estimate [1×B] of the evidence lower bound of each image. The noise ε and γ₀ must be drawn from
-// N(0, I); a VAE ignores γ₀. With one draw per image, the noise is [ℓ×B] and the estimate for an HVAE is
-// hvae.Sample.EntropyELBO. For a VAE, it is
-//
-//	log p(x|z₀) − KL(q(z₀|x) ‖ N(0, I)),
-//
-// where the divergence is computed in closed form. With L draws per image (Config.Draws), the noise is [ℓ×(B·L)], with
-// L adjacent columns per image. The estimate is then the mean of log p̂ or, if Config.Importance is true, the logarithm
-// of the mean of p̂ (hvae.ImportanceBound).
+// N(0, I); a VAE ignores γ₀. With one draw per image, the noise is [ℓ×B]. The estimate is then hvae.Sample.EntropyELBO
+// for an HVAE and log p(x|z₀) − KL(q(z₀|x) ‖ N(0, I)) for a VAE, with the divergence in closed form. With L draws per
+// image (Config.Draws), the noise is [ℓ×(B·L)], with L adjacent columns per image. The estimate is then the mean of log
+// p̂ or, if Config.Importance is true, the logarithm of the mean of p̂ (hvae.ImportanceBound).
 func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 	mean, std := n.Encode(x)
 	if L := n.config.Draws; L > 0 {

@@ -13,60 +13,44 @@ import (
 	"hvae/linalg/random"
 )
 
-// A Param is a named parameter. A checkpoint stores it as a tensor with this name and Shape. The
-// tensor has PyTorch's layout, in which images are flattened as (channel, row, column). The matrix
-// Value has the layout that the compute kernels need.
+// A Param is a named parameter. A checkpoint stores it as a tensor with this name and Shape. The tensor has PyTorch's
+// layout, in which images are flattened as (channel, row, column). The matrix Value has the layout that the compute
+// kernels need (see Order).
 type Param[T linalg.Float] struct {
 	*hvae.Param[T]
 	Shape []int // of the tensor
-
-	layout layout
-}
-
-// A layout is the permutation from a tensor to its matrix. The tensor is viewed as an array with three axes of the
-// given lengths, of which axes i and j are swapped in the matrix. The zero value is the identity.
-type layout struct {
-	axes [3]int
-	i, j int
 }
 
 // A spec describes a parameter.
 type spec struct {
-	name  string
-	shape []int
-	layout
+	name         string
 	mean, spread float64 // mean and standard deviation of the initial elements
+	shape        []int
 }
 
 // specs returns the descriptions of the parameters of a model, in the order of a checkpoint.
 func specs(c Config) (all []spec) {
-	add := func(name string, l layout, mean, spread float64, shape ...int) {
-		all = append(all, spec{name, shape, l, mean, spread})
+	add := func(name string, mean, spread float64, shape ...int) {
+		all = append(all, spec{name, mean, spread, shape})
 	}
-	spread := func(in, out int) float64 { return 1 / math.Sqrt(float64(in+out)) }
-	dense := func(name string, weights, biases layout, out, in int) {
-		add(name+".weight", weights, 0, spread(in, out), out, in)
-		add(name+".bias", biases, 0, 0, out)
+	dense := func(name string, out, in int) {
+		add(name+".weight", 0, 1/math.Sqrt(float64(in+out)), out, in)
+		add(name+".bias", 0, 0, out)
 	}
 	// PyTorch's weights have the shape (out, in, 5, 5) for a convolution and (in, out, 5, 5) for a transposed
 	// convolution. The transpose of a convolution g exchanges in and out, so both have weights of the same shape.
 	convolution := func(name string, g conv.Geometry, channels int) {
-		// The matrix is [(ky, kx, b) × a] for a tensor (a, b, ky, kx), where a and b are channels.
-		kernel := layout{[3]int{g.OutC, g.InC, g.KernelH * g.KernelW}, 0, 2}
-		add(name+".weight", kernel, 0, spread(g.In(), g.Out()), g.OutC, g.InC, g.KernelH, g.KernelW)
-		add(name+".bias", layout{}, 0, 0, channels)
+		add(name+".weight", 0, 1/math.Sqrt(float64(g.In()+g.Out())), g.OutC, g.InC, g.KernelH, g.KernelW)
+		add(name+".bias", 0, 0, channels)
 	}
-	// In dense layers next to a convolution, (channel, pixel) in the tensor becomes (pixel, channel) in the matrix.
-	const area = code / channels
-	plain := layout{}
 	convolution("encoder.conv1", conv1, conv1.OutC)
 	convolution("encoder.conv2", conv2, conv2.OutC)
 	convolution("encoder.conv3", conv3, conv3.OutC)
-	dense("encoder.hidden", layout{[3]int{hidden, channels, area}, 1, 2}, plain, hidden, code)
-	dense("encoder.mean", plain, plain, c.Latent, hidden)
-	dense("encoder.std", plain, plain, c.Latent, hidden)
-	dense("decoder.hidden", plain, plain, hidden, c.Latent)
-	dense("decoder.expand", layout{[3]int{channels, area, hidden}, 0, 1}, layout{[3]int{channels, area, 1}, 0, 1}, code, hidden)
+	dense("encoder.hidden", hidden, code)
+	dense("encoder.mean", c.Latent, hidden)
+	dense("encoder.std", c.Latent, hidden)
+	dense("decoder.hidden", hidden, c.Latent)
+	dense("decoder.expand", code, hidden)
 	convolution("decoder.deconv1", conv3, conv3.InC)
 	convolution("decoder.deconv2", conv2, conv2.InC)
 	convolution("decoder.deconv3", conv1, conv1.InC)
@@ -78,24 +62,24 @@ func specs(c Config) (all []spec) {
 		rows = c.K
 	}
 	eps, alpha := cmp.Or(c.Eps, 0.2), cmp.Or(c.Alpha, 0.9)
-	add("flow.step_size_logit", plain, hvae.Unconstrain(eps, 0, maxEps), 0, rows, c.Latent)
+	add("flow.step_size_logit", hvae.Unconstrain(eps, 0, maxEps), 0, rows, c.Latent)
 	switch c.Tempering {
-	case "free", "untied":
-		add("flow.alpha_logit", plain, hvae.Unconstrain(alpha, 0, 1), 0, c.K)
-		if c.Tempering == "untied" {
-			add("flow.log_momentum_sd", plain, -float64(c.K)*math.Log(alpha), 0, 1)
-		}
 	case "fixed":
-		add("flow.log_temperature", plain, hvae.Unconstrain(math.Sqrt(1.5), 1, math.Inf(1)), 0, 1)
+		add("flow.log_temperature", hvae.Unconstrain(math.Sqrt(1.5), 1, math.Inf(1)), 0, 1)
+	case "free":
+		add("flow.alpha_logit", hvae.Unconstrain(alpha, 0, 1), 0, c.K)
+	case "untied":
+		add("flow.alpha_logit", hvae.Unconstrain(alpha, 0, 1), 0, c.K)
+		add("flow.log_momentum_sd", -float64(c.K)*math.Log(alpha), 0, 1)
 	}
 	return all
 }
 
 // NewParams returns the initial parameters of a model. Weights are drawn from N(0, 1/(n_in + n_out)), where n_in and
 // n_out are the numbers of elements of the layer's input and output image or vector, for example 28·28 and 14·14·16 in
-// conv1. The decoder's last bias is outputBias, and all other biases are zero. The flow starts with ε = 0.2. Fixed
-// tempering starts with 1/β₀ = 1.5. Free and untied tempering start with α_k = 0.9. With untied tempering, the
-// momentum's standard deviation starts at s = Π 1/α_k. Config.Eps and Config.Alpha change ε and α_k.
+// conv1. The decoder's last bias is outputBias, and all other biases are zero. The flow starts with ε = 0.2, fixed
+// tempering with 1/β₀ = 1.5, and free and untied tempering with α_k = 0.9. Untied tempering starts with s = Π 1/α_k for
+// the momentum's standard deviation. Config.Eps and Config.Alpha change ε and α_k.
 func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) (ps []Param[T]) {
 	for _, s := range specs(c) {
 		if s.name == "decoder.deconv3.bias" {
@@ -116,14 +100,12 @@ func CopyWeights(params []Param[float32], name string) error {
 	if err != nil {
 		return err
 	}
-	for i, p := range params {
-		if strings.HasPrefix(p.Name, "flow.") {
-			break
-		}
-		if p.Value.Shape() != c.Params[i].Value.Shape() {
+	for i, start := range c.WithoutFlow().Params {
+		p := params[i]
+		if p.Value.Shape() != start.Value.Shape() {
 			return fmt.Errorf("%s has no parameter %s of shape %v: train a model with its number of latent dimensions, %d", name, p.Name, p.Value.Shape(), c.Config.Latent)
 		}
-		linalg.Copy(p.Value, c.Params[i].Value)
+		linalg.Copy(p.Value, start.Value)
 	}
 	return nil
 }
@@ -164,23 +146,31 @@ func newParam[T linalg.Float](s spec) Param[T] {
 	for _, n := range s.shape[1:] {
 		cols *= n
 	}
-	if s.j-s.i == 2 { // the first axis becomes the last
+	if len(s.shape) == 4 { // weights of a convolution
 		rows, cols = cols, rows
 	}
-	return Param[T]{&hvae.Param[T]{Name: s.name, Value: linalg.New[T](rows, cols)}, s.shape, s.layout}
+	return Param[T]{&hvae.Param[T]{Name: s.name, Value: linalg.New[T](rows, cols)}, s.shape}
 }
 
 // Order returns, for each element of the tensor in row-major order, its index in Value.Data.
 func (p Param[T]) Order() (order []int) {
-	i, j, length := p.layout.i, p.layout.j, cmp.Or(p.layout.axes, [3]int{1, 1, len(p.Value.Data)})
-	swapped := length
-	swapped[i], swapped[j] = length[j], length[i]
-	step := [3]int{swapped[1] * swapped[2], swapped[2], 1} // distances of neighbours along each axis in Value.Data
-	step[i], step[j] = step[j], step[i]
-	for a := range length[0] {
-		for b := range length[1] {
-			for c := range length[2] {
-				order = append(order, a*step[0]+b*step[1]+c*step[2])
+	const area = code / channels // pixels of the smallest image
+	// View the tensor as an array with three axes. The elements of Value.Data have these strides along the axes.
+	axes, strides := [3]int{1, 1, len(p.Value.Data)}, [3]int{0, 0, 1}
+	switch {
+	case len(p.Shape) == 4: // (a, b, pixel) in the tensor becomes [(pixel, b) × a], where a and b are channels
+		a, b := p.Shape[0], p.Shape[1]
+		axes, strides = [3]int{a, b, p.Shape[2] * p.Shape[3]}, [3]int{1, a, a * b}
+	case p.Name == "encoder.hidden.weight": // [hidden × (channel, pixel)] becomes [hidden × (pixel, channel)]
+		axes, strides = [3]int{hidden, channels, area}, [3]int{code, 1, channels}
+	case strings.HasPrefix(p.Name, "decoder.expand."): // [(channel, pixel) × n] becomes [(pixel, channel) × n]
+		n := p.Value.Cols
+		axes, strides = [3]int{channels, area, n}, [3]int{n, channels * n, 1}
+	}
+	for a := range axes[0] {
+		for b := range axes[1] {
+			for c := range axes[2] {
+				order = append(order, a*strides[0]+b*strides[1]+c*strides[2])
 			}
 		}
 	}

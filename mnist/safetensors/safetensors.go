@@ -6,8 +6,8 @@
 //	          "__metadata__": {"key": "value"}}
 //	the rest  the elements of the arrays, little-endian, at the offsets in the header
 //
-// Start with File. Decode checks all lengths and offsets, so it is safe for files from untrusted
-// sources. Error messages quote at most 80 characters of a file at a time.
+// Decode checks all lengths and offsets, so it is safe for untrusted files. Error messages quote at most 80 characters
+// of a file at a time.
 package safetensors
 
 import (
@@ -91,8 +91,7 @@ func (f File) Encode() []byte {
 }
 
 // Decode decodes the bytes of a file. It returns an error if a tensor is not float32, if the tensors do not cover the
-// data without gaps or overlaps, or if the metadata contain a wrong digest. It allocates at most a small
-// multiple of len(b) bytes.
+// data without gaps or overlaps, or if the digest is wrong. It allocates at most a small multiple of len(b) bytes.
 func Decode(b []byte) (File, error) {
 	fail := func(format string, args ...any) (File, error) {
 		return File{}, fmt.Errorf("it is not a valid safetensors file: "+format, args...)
