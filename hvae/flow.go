@@ -34,7 +34,7 @@ func (f *Flow[T]) Path(s Phase[T]) (path []Phase[T]) {
 func (f *Flow[T]) forward(start Phase[T], path *[]Phase[T]) (s state[T]) {
 	require(f.Target != nil, "Flow.Target is nil")
 	require(f.K >= 0, "Flow.K is negative")
-	mustBe("the momentum", start.Rho, start.Z, start.Z.Rows())
+	mustBe("the momentum", start.Rho, start.Z.Rows(), start.Z.Cols())
 	f.Tempering.check(f.K, start.Z.Rows())
 	if path != nil {
 		*path = append(*path, start)

@@ -20,7 +20,7 @@ type Sample[T linalg.Float] struct {
 // 1/√β₀. The estimate p̂_θ(x) is a smooth function of the noise (equation 6, eqn:reparameterization).
 func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T]) Sample[T] {
 	z0, logPrior := prior.Draw(epsilon)
-	mustBe("log q⁰(z₀) of the variational prior", logPrior, z0, 1)
+	mustBe("log q⁰(z₀) of the variational prior", logPrior, 1, z0.Cols())
 	f.Tempering.check(f.K, z0.Rows())
 	start := Phase[T]{Z: z0, Rho: gamma0}
 	if s := f.Tempering.momentumSD; s != nil {

@@ -28,7 +28,7 @@ func (s Phase[T]) Energy(target Target[T]) *ad.Var[T] {
 // Each line is a shear of phase space, so the Jacobian of the step has determinant 1. A call evaluates two
 // gradients. A Flow of K steps needs only K + 1, because a step begins where the previous step ended.
 func Leapfrog[T linalg.Float](target Target[T], epsilon *ad.Var[T], s Phase[T]) Phase[T] {
-	mustBe("the momentum", s.Rho, s.Z, s.Z.Rows())
+	mustBe("the momentum", s.Rho, s.Z.Rows(), s.Z.Cols())
 	return leapfrog(target, stepSizeOf(epsilon, 1, 1, s.Z), evaluate(target, s)).Phase
 }
 

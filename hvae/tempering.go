@@ -35,8 +35,7 @@ type Tempering[T linalg.Float] struct {
 //
 // For K = 0, it returns no tempering, because β₀ = β_K = 1.
 func FixedTempering[T linalg.Float](K int, invSqrtBeta0 *ad.Var[T]) Tempering[T] {
-	s := invSqrtBeta0.Value.Shape()
-	require(s == linalg.Shape{Rows: 1, Cols: 1}, "FixedTempering: 1/√β₀ is %v; it must be [1×1]", s)
+	mustBe("FixedTempering: 1/√β₀", invSqrtBeta0, 1, 1)
 	mustBeFactors("FixedTempering", "1/√β₀, the momentum's standard deviation,", invSqrtBeta0, 1, T(math.Inf(1)))
 	if K == 0 {
 		return Tempering[T]{}
@@ -106,9 +105,4 @@ func (t Tempering[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
 // sumOfLogs returns the sum of log v over rows and dimensions [1×1]. A single column of v counts dims times.
 func sumOfLogs[T linalg.Float](v *ad.Var[T], dims int) *ad.Var[T] {
 	return ad.Scale(ad.Sum(ad.Log(v)), T(dims)/T(v.Cols()))
-}
-
-// row returns row k of v as a column [n×1], where n is the number of columns of v.
-func row[T linalg.Float](v *ad.Var[T], k int) *ad.Var[T] {
-	return ad.Reshape(ad.RowRange(v, k, k+1), v.Cols(), 1)
 }

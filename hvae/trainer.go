@@ -18,10 +18,7 @@ type Bound[T linalg.Float] func(b *Block[T]) *ad.Var[T]
 // row returns bound(b). It panics unless the result is [1×B].
 func (bound Bound[T]) row(b *Block[T]) *ad.Var[T] {
 	require(bound != nil, "the bound is nil")
-	v := bound(b)
-	want := linalg.Shape{Rows: 1, Cols: len(b.Batch)}
-	require(v.Value.Shape() == want, "the bound is %v for a block of %d columns; it must be %v", v.Value.Shape(), len(b.Batch), want)
-	return v
+	return mustBe("the bound of a block", bound(b), 1, len(b.Batch))
 }
 
 // A Trainer maximises the mean of a bound over batches of data by stochastic gradient ascent (Algorithm 2, alg:vi, and
