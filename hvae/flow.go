@@ -21,26 +21,23 @@ type Flow[T linalg.Float] struct {
 }
 
 // Forward returns (z_K, ρ_K) = H(z₀, ρ₀). It needs K + 1 evaluations of ∇U, or none if K = 0.
-func (f *Flow[T]) Forward(s Phase[T]) Phase[T] { return f.forward(s, nil).Phase }
+func (f *Flow[T]) Forward(s Phase[T]) Phase[T] { return f.Path(s)[f.K] }
 
 // Path returns the phases (z₀, ρ₀), …, (z_K, ρ_K) that Forward computes.
-func (f *Flow[T]) Path(s Phase[T]) (path []Phase[T]) {
-	f.forward(s, &path)
+func (f *Flow[T]) Path(s Phase[T]) []Phase[T] {
+	path, _ := f.path(s)
 	return path
 }
 
-// forward applies H to start. If path is not nil, forward appends all phases to *path. For K = 0, it sets only the
-// field Phase of the result.
-func (f *Flow[T]) forward(start Phase[T], path *[]Phase[T]) (s state[T]) {
+// path returns Path(start) and the state at (z_K, ρ_K). For K = 0, it sets only the field Phase of the state.
+func (f *Flow[T]) path(start Phase[T]) (path []Phase[T], s state[T]) {
 	require(f.Target != nil, "Flow.Target is nil")
 	require(f.K >= 0, "Flow.K is negative")
 	mustBe("the momentum", start.Rho, start.Z.Rows(), start.Z.Cols())
 	f.Tempering.check(f.K, start.Z.Rows())
-	if path != nil {
-		*path = append(*path, start)
-	}
+	path = append(make([]Phase[T], 0, f.K+1), start)
 	if f.K == 0 {
-		return state[T]{Phase: start}
+		return path, state[T]{Phase: start}
 	}
 	s = evaluate(f.Target, start)
 	var e stepSize[T]
@@ -56,11 +53,9 @@ func (f *Flow[T]) forward(start Phase[T], path *[]Phase[T]) (s state[T]) {
 		if f.Tempering.alpha != nil {
 			s.Rho = ad.Mul(row(f.Tempering.alpha, k-1), s.Rho)
 		}
-		if path != nil {
-			*path = append(*path, s.Phase)
-		}
+		path = append(path, s.Phase)
 	}
-	return s
+	return path, s
 }
 
 // LogDet returns log |det ∇H| = log Π α_k^ℓ [1×1] for ℓ = dims, which is (ℓ/2) log β₀ if the tempering is tied.
@@ -70,4 +65,9 @@ func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
 		return tape.Scalar(0)
 	}
 	return sumOfLogs(f.Tempering.alpha, dims)
+}
+
+// sumOfLogs returns the sum of log v over rows and dimensions [1×1]. A single column of v counts dims times.
+func sumOfLogs[T linalg.Float](v *ad.Var[T], dims int) *ad.Var[T] {
+	return ad.Scale(ad.Sum(ad.Log(v)), T(dims)/T(v.Cols()))
 }

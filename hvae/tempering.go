@@ -89,20 +89,6 @@ func (t Tempering[T]) check(K, dims int) {
 		return
 	}
 	a, s := t.alpha.Value.Shape(), t.momentumSD.Cols()
-	if a.Rows != K || a.Cols != 1 && a.Cols != dims || s != 1 && s != dims {
-		panic(fmt.Sprintf("hvae: α is %v and s is [1×%d] for a flow of K = %d steps and ℓ = %d dimensions; α must be [%d×1] or [%d×%d], and s [1×1] or [1×%d]", a, s, K, dims, K, K, dims, dims))
-	}
-}
-
-// logVolume returns log(s^ℓ Π α_k^ℓ) [1×1] for ℓ = dims. It is the constant 0 if the tempering is tied.
-func (t Tempering[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
-	if !t.untied {
-		return tape.Scalar(0)
-	}
-	return ad.Add(sumOfLogs(t.momentumSD, dims), sumOfLogs(t.alpha, dims))
-}
-
-// sumOfLogs returns the sum of log v over rows and dimensions [1×1]. A single column of v counts dims times.
-func sumOfLogs[T linalg.Float](v *ad.Var[T], dims int) *ad.Var[T] {
-	return ad.Scale(ad.Sum(ad.Log(v)), T(dims)/T(v.Cols()))
+	ok := a.Rows == K && (a.Cols == 1 || a.Cols == dims) && (s == 1 || s == dims)
+	require(ok, "α is %v and s is [1×%d] for a flow of K = %d steps and ℓ = %d dimensions; α must be [%d×1] or [%d×%d], and s [1×1] or [1×%d]", a, s, K, dims, K, K, dims, dims)
 }
