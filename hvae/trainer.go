@@ -3,8 +3,8 @@ package hvae
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
+	"sync/atomic"
 
 	"hvae/ad"
 	"hvae/linalg"
@@ -36,23 +36,17 @@ type Trainer[T linalg.Float] struct {
 	Seed  uint64 // seed of the noise in steps
 
 	optimiser Optimiser[T]
-	steps     int              // number of steps taken
-	shapes    []linalg.Shape   // of the parameters
-	results   []blockResult[T] // memory for the blocks of a batch
-}
-
-// A blockResult holds the bound of a block and its gradient.
-type blockResult[T linalg.Float] struct {
-	bound     float64            // sum over the columns of the block
-	gradients []linalg.Matrix[T] // gradient of bound/(batch size) with respect to each parameter
-	reached   []bool             // in the first step, whether bound depends on each parameter
+	steps     int                  // number of steps taken
+	shapes    []linalg.Shape       // of the parameters
+	used      []atomic.Bool        // whether the bound depends on each parameter
+	gradients [][]linalg.Matrix[T] // for each block of a batch, the gradient with respect to each parameter
 }
 
 // NewTrainer returns a trainer that updates params in place. It resets the running averages of all params.
 // It panics if two parameters have the same name or share memory.
 func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[T]) *Trainer[T] {
 	require(o != nil, "NewTrainer: the optimiser is nil")
-	t := &Trainer[T]{Evaluator: Evaluator[T]{Params: slices.Clone(params)}, Bound: bound, optimiser: o}
+	t := &Trainer[T]{Evaluator: Evaluator[T]{Params: slices.Clone(params)}, Bound: bound, optimiser: o, used: make([]atomic.Bool, len(params))}
 	for i, p := range params {
 		for _, q := range params[:i] {
 			require(p.Name != q.Name, "two parameters are named %q", p.Name)
@@ -86,39 +80,30 @@ func (t *Trainer[T]) Steps() int { return t.steps }
 //   - the bound or its gradient is not finite (the error names the first operation with a non-finite result),
 //   - or, in the first step, the bound does not depend on one of the parameters.
 func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err error) {
-	noise, n, count := random.NewBatch(t.Seed, "algorithm 2 step", t.steps), len(batch), t.count(len(batch))
 	for i, p := range t.Params {
 		require(p.Value.Shape() == t.shapes[i], "the parameter %q is %v, but was %v in NewTrainer", p.Name, p.Value.Shape(), t.shapes[i])
 	}
-	t.results = append(t.results, make([]blockResult[T], max(0, count-len(t.results)))...)
-	results := t.results[:count]
-	err = t.each(ctx, batch, noise, (*ad.Tape[T]).Leaf, func(b *Block[T]) {
-		r, sum := &results[b.First/t.size()], ad.Sum(t.Bound.row(b))
-		r.bound = float64(sum.Scalar())
-		r.gradients = ad.Backward(r.gradients, ad.Scale(sum, 1/T(n)), b.Params...)
-		if r.reached = r.reached[:0]; t.steps == 0 {
-			for _, p := range b.Params {
-				r.reached = append(r.reached, ad.Depends(sum, p))
+	step, count := pass[T]{batch, random.NewBatch(t.Seed, "algorithm 2 step", t.steps), (*ad.Tape[T]).Leaf}, t.count(len(batch))
+	t.gradients = append(t.gradients, make([][]linalg.Matrix[T], max(0, count-len(t.gradients)))...)
+	elbo, err = t.each(ctx, step, func(b *Block[T]) float64 {
+		sum, gradients := ad.Sum(t.Bound.row(b)), &t.gradients[b.index]
+		*gradients = ad.Backward(*gradients, ad.Scale(sum, 1/T(len(batch))), b.Params...)
+		for i, p := range b.Params {
+			if !t.used[i].Load() && ad.Depends(sum, p) {
+				t.used[i].Store(true)
 			}
 		}
+		return float64(sum.Scalar())
 	})
 	if err != nil {
 		return 0, err
 	}
-	for _, r := range results {
-		elbo += r.bound
-	}
-	elbo /= float64(n)
-	gradients := addGradients(results)
-	if math.IsNaN(elbo) || math.IsInf(elbo, 0) || slices.ContainsFunc(gradients, notFinite) {
-		where := t.findNonFinite(ctx, batch, noise)
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		return elbo, fmt.Errorf("the ELBO (%v) or its gradient is not finite%s", elbo, where)
+	gradients := addGradients(t.gradients[:count])
+	if elbo-elbo != 0 || slices.ContainsFunc(gradients, notFinite) {
+		return elbo, t.nonFinite(ctx, step, elbo)
 	}
 	for i, p := range t.Params {
-		if t.steps == 0 && !slices.ContainsFunc(results, func(r blockResult[T]) bool { return r.reached[i] }) {
+		if !t.used[i].Load() {
 			return elbo, fmt.Errorf("the bound does not depend on the parameter %q; use the parameter (Block.Var), or do not pass it to NewTrainer", p.Name)
 		}
 	}
@@ -130,43 +115,44 @@ func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err e
 }
 
 // addGradients adds the gradients of blocks 2, 3, …, in this order, to the gradients of block 1, which it returns.
-func addGradients[T linalg.Float](results []blockResult[T]) []linalg.Matrix[T] {
-	for _, r := range results[1:] {
-		for i, g := range r.gradients {
+func addGradients[T linalg.Float](blocks [][]linalg.Matrix[T]) []linalg.Matrix[T] {
+	for _, gradients := range blocks[1:] {
+		for i, g := range gradients {
 			linalg.For(len(g.Data), grain, func(lo, hi int) {
-				sum := linalg.Column(results[0].gradients[i].Data[lo:hi]...)
+				sum := linalg.Column(blocks[0][i].Data[lo:hi]...)
 				linalg.Add(sum, sum, linalg.Column(g.Data[lo:hi]...))
 			})
 		}
 	}
-	return results[0].gradients
+	return blocks[0]
 }
 
 func notFinite[T linalg.Float](m linalg.Matrix[T]) bool { return !linalg.Finite(m) }
 
-// findNonFinite computes the blocks of a step again and returns a description of the first operation whose
-// result is not finite.
-func (t *Trainer[T]) findNonFinite(ctx context.Context, batch []int, noise random.Batch) string {
+// nonFinite computes the blocks of a step again. It returns an error that describes the first operation whose result
+// is not finite.
+func (t *Trainer[T]) nonFinite(ctx context.Context, step pass[T], elbo float64) error {
 	b := &Block[T]{Tape: &ad.Tape[T]{KeepAll: true}}
-	for i := range t.count(len(batch)) {
-		if ctx.Err() != nil {
-			break
+	for i := range t.count(len(step.batch)) {
+		t.start(b, i, step)
+		sum := ad.Sum(t.Bound(b))
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		t.start(b, i, batch, noise, (*ad.Tape[T]).Leaf)
-		sum := ad.Sum(t.Bound.row(b))
 		first, description := b.Tape.FirstNonFinite()
 		if p := slices.Index(b.Params, first); p >= 0 {
 			description += ", the parameter " + t.Params[p].Name
 		}
-		j := slices.IndexFunc(t.results[i].gradients, notFinite)
+		j := slices.IndexFunc(t.gradients[i], notFinite)
 		if first == nil && j >= 0 {
 			ad.Grad(sum, b.Params[j])
 			first, description = b.Tape.FirstNonFinite()
 			description += ", in the gradient of " + t.Params[j].Name
 		}
 		if first != nil {
-			return fmt.Sprintf(": columns %d to %d of the batch, first in %s", b.First, b.First+len(b.Batch)-1, description)
+			last := b.First + len(b.Batch) - 1
+			return fmt.Errorf("the ELBO (%v) or its gradient is not finite: columns %d to %d of the batch, first in %s", elbo, b.First, last, description)
 		}
 	}
-	return " in the sum over blocks, but finite in each block"
+	return fmt.Errorf("the ELBO (%v) or its gradient is not finite in the sum over blocks, but finite in each block", elbo)
 }
