@@ -11,9 +11,9 @@ import (
 type Optimiser[T linalg.Float] interface {
 	// Start returns, for each running average, the initial value of all its elements.
 	Start() []T
-	// Ascend updates the elements theta of one parameter and their running averages. The slices
-	// theta, gradient and averages[i] have the same length. Steps are numbered from 1.
-	Ascend(step int, theta, gradient []T, averages [][]T)
+	// Ascend updates the n elements theta of one parameter. It also updates their running averages, one per row, each
+	// with n elements. Steps are numbered from 1.
+	Ascend(step int, theta, gradient []T, averages linalg.Matrix[T])
 }
 
 // Adamax is the variant of Adam with the infinity norm (Kingma and Ba, 2014, algorithm 2):
@@ -39,11 +39,12 @@ func mustBeRate[T linalg.Float](rate T) {
 func (*Adamax[T]) Start() []T { return []T{0, 0} }
 
 // Ascend implements Optimiser.
-func (o *Adamax[T]) Ascend(step int, theta, gradient []T, averages [][]T) {
+func (o *Adamax[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[T]) {
 	mustBeRate(o.Rate)
 	rate := o.Rate / T(1-math.Pow(float64(o.Beta1), float64(step)))
+	m, u := averages.Row(0), averages.Row(1)
 	linalg.For(len(theta), grain, func(lo, hi int) {
-		linalg.Adamax(theta[lo:hi], averages[0][lo:hi], averages[1][lo:hi], gradient[lo:hi], o.Beta1, o.Beta2, rate, o.Epsilon)
+		linalg.Adamax(theta[lo:hi], m[lo:hi], u[lo:hi], gradient[lo:hi], o.Beta1, o.Beta2, rate, o.Epsilon)
 	})
 }
 
@@ -62,10 +63,10 @@ type RMSProp[T linalg.Float] struct{ Rate T }
 func (RMSProp[T]) Start() []T { return []T{1} }
 
 // Ascend implements Optimiser.
-func (o RMSProp[T]) Ascend(_ int, theta, gradient []T, averages [][]T) {
+func (o RMSProp[T]) Ascend(_ int, theta, gradient []T, averages linalg.Matrix[T]) {
 	mustBeRate(o.Rate)
 	decay, epsilon := T(0.9), T(1e-10) // not constants, so that 1 − decay is rounded to T
-	v := averages[0]
+	v := averages.Row(0)
 	for j, g := range gradient {
 		v[j] = decay*v[j] + (1-decay)*g*g
 		theta[j] += o.Rate * g / T(math.Sqrt(float64(v[j]+epsilon)))

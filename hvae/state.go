@@ -2,7 +2,6 @@ package hvae
 
 import (
 	"fmt"
-	"slices"
 
 	"hvae/linalg"
 )
@@ -20,35 +19,27 @@ type State[T linalg.Float] struct {
 func (t *Trainer[T]) State() State[T] {
 	s := State[T]{Seed: t.Seed, Steps: t.steps}
 	for _, p := range t.Params {
-		copied := Param[T]{Name: p.Name, Value: p.Value.Clone()}
-		for _, a := range p.Averages {
-			copied.Averages = append(copied.Averages, slices.Clone(a))
-		}
-		s.Params = append(s.Params, copied)
+		s.Params = append(s.Params, Param[T]{p.Name, p.Value.Clone(), p.Averages.Clone()})
 	}
 	return s
 }
 
 // Restore sets the trainer's state to a copy of s. It returns an error and changes nothing if s.Steps is negative, if
 // an element of s is not finite, or if s and the trainer differ in the number, order, names or shapes of the parameters
-// or in the number or length of their running averages, for example because the optimisers differ.
+// or of their running averages, for example because the optimisers differ.
 func (t *Trainer[T]) Restore(s State[T]) error {
 	if got, want := s.layout(), t.State().layout(); got != want || s.Steps < 0 {
 		return fmt.Errorf("cannot restore a state with %d steps and %s into a trainer with %s", s.Steps, got, want)
 	}
 	for _, p := range s.Params {
-		for _, data := range append(slices.Clone(p.Averages), p.Value.Data) {
-			if !linalg.Finite(linalg.Column(data...)) {
-				return fmt.Errorf("cannot restore a state whose parameter %q, or an average of its gradients, is not finite", p.Name)
-			}
+		if !linalg.Finite(p.Value) || !linalg.Finite(p.Averages) {
+			return fmt.Errorf("cannot restore a state whose parameter %q, or an average of its gradients, is not finite", p.Name)
 		}
 	}
 	t.Seed, t.steps = s.Seed, s.Steps
 	for i, p := range t.Params {
 		linalg.Copy(p.Value, s.Params[i].Value)
-		for j, a := range s.Params[i].Averages {
-			copy(p.Averages[j], a)
-		}
+		linalg.Copy(p.Averages, s.Params[i].Averages)
 	}
 	return nil
 }
@@ -58,9 +49,7 @@ func (s State[T]) layout() string {
 	d := fmt.Sprintf("%d parameters", len(s.Params))
 	for _, p := range s.Params {
 		d += fmt.Sprintf(", %q %v of %d elements", p.Name, p.Value.Shape(), len(p.Value.Data))
-		for _, a := range p.Averages {
-			d += fmt.Sprintf(" with an average of %d", len(a))
-		}
+		d += fmt.Sprintf(" with averages %v of %d elements", p.Averages.Shape(), len(p.Averages.Data))
 	}
 	return d
 }

@@ -53,10 +53,9 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 			require(!beginsIn(p, q) && !beginsIn(q, p), "the parameters %q and %q share memory", q.Name, p.Name)
 		}
 		t.shapes = append(t.shapes, p.Value.Shape())
-		p.Averages = nil
-		for _, start := range o.Start() {
-			p.Averages = append(p.Averages, slices.Repeat([]T{start}, len(p.Value.Data)))
-		}
+		start := o.Start()
+		p.Averages = linalg.New[T](len(start), len(p.Value.Data))
+		linalg.Copy(p.Averages, linalg.Column(start...))
 	}
 	return t
 }
