@@ -20,15 +20,12 @@ type Optimiser[T linalg.Float] interface {
 //
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   θ ← θ + rate/(1 − β₁ᵗ)·m/(u + ε).
 //
-// Here t is the step number. Without ε, the update would be 0/0 = NaN for a parameter whose gradients are all zero.
-type Adamax[T linalg.Float] struct {
-	Rate, Beta1, Beta2, Epsilon T
-}
+// Here t is the step number, β₁ = 0.9, β₂ = 0.999 (Kingma and Ba, 2014) and ε = 1e-8. Without ε, the update would be
+// 0/0 = NaN for a parameter whose gradients are all zero.
+type Adamax[T linalg.Float] struct{ Rate T }
 
-// NewAdamax returns Adamax with β₁ = 0.9, β₂ = 0.999 (Kingma and Ba, 2014) and ε = 1e-8.
-func NewAdamax[T linalg.Float](rate T) *Adamax[T] {
-	return &Adamax[T]{Rate: rate, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
-}
+// NewAdamax returns Adamax with the given learning rate.
+func NewAdamax[T linalg.Float](rate T) *Adamax[T] { return &Adamax[T]{rate} }
 
 // mustBeRate panics unless 0 ≤ rate < ∞.
 func mustBeRate[T linalg.Float](rate T) {
@@ -41,10 +38,11 @@ func (*Adamax[T]) Start() []T { return []T{0, 0} }
 // Ascend implements Optimiser.
 func (o *Adamax[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[T]) {
 	mustBeRate(o.Rate)
-	rate := o.Rate / T(1-math.Pow(float64(o.Beta1), float64(step)))
+	beta1, beta2, epsilon := T(0.9), T(0.999), T(1e-8)
+	rate := o.Rate / T(1-math.Pow(float64(beta1), float64(step)))
 	m, u := averages.Row(0), averages.Row(1)
 	linalg.For(len(theta), grain, func(lo, hi int) {
-		linalg.Adamax(theta[lo:hi], m[lo:hi], u[lo:hi], gradient[lo:hi], o.Beta1, o.Beta2, rate, o.Epsilon)
+		linalg.Adamax(theta[lo:hi], m[lo:hi], u[lo:hi], gradient[lo:hi], beta1, beta2, rate, epsilon)
 	})
 }
 
