@@ -11,7 +11,7 @@ import (
 // An Evidence is an estimate of log p_θ(x) from L draws of p̂_θ(x).
 type Evidence struct {
 	Log           float64 // log (1/L) Σ p̂ᵢ
-	StandardError float64 // of Log, sd(p̂)/(√L · mean(p̂)) by the delta method; +Inf for L = 1
+	StandardError float64 // of Log, sd(p̂)/(√L · mean(p̂)) by the delta method; NaN for L = 1
 	// TailShape is the shape k̂ of a generalised Pareto distribution that is fitted to the tail. The tail consists of
 	// the largest min(L/5, 3√L) values p̂ᵢ. For k̂ > ½, p̂ has infinite variance and StandardError is too small. For k̂
 	// > 0.7, no practical L suffices (Vehtari et al., Pareto smoothed importance sampling, 2024). TailShape is +Inf if
@@ -24,19 +24,13 @@ type Evidence struct {
 // ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L draws of log p̂_θ(x) (Burda, Grosse
 // and Salakhutdinov, 2016). The expectation of the estimate is at most log p_θ(x) and grows with L.
 func ImportanceEstimate(logEstimates []float64) Evidence {
-	n := float64(len(logEstimates))
-	total := linalg.LogSumExp(logEstimates)
-	e := Evidence{Log: total - math.Log(n), StandardError: math.Inf(1), TailShape: tailShape(logEstimates)}
-	if n < 2 {
-		return e
+	mean := linalg.LogSumExp(logEstimates) - math.Log(float64(len(logEstimates)))
+	ratios := make([]float64, len(logEstimates)) // p̂ᵢ/mean
+	for i, l := range logEstimates {
+		ratios[i] = math.Exp(l - mean)
 	}
-	sum := 0.0
-	for _, l := range logEstimates {
-		d := math.Expm1(l - e.Log) // p̂ᵢ/mean − 1
-		sum += d * d
-	}
-	e.StandardError = math.Sqrt(sum / (n - 1) / n)
-	return e
+	_, se := linalg.MeanSE(ratios)
+	return Evidence{mean, se, tailShape(logEstimates)}
 }
 
 // ImportanceBound returns log (1/L) Σ p̂ᵢ over the L adjacent draws of each column. The argument log p̂ is [1×(B·L)],
