@@ -85,7 +85,6 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 
 func TestMisuseOfAISPanics(t *testing.T) {
 	for want, change := range map[string]func(a *hvae.AIS[float64]){
-		"AIS.Tape is nil":                                   func(a *hvae.AIS[float64]) { a.Tape = nil },
 		"AIS.Target is nil":                                 func(a *hvae.AIS[float64]) { a.Target = nil },
 		"AIS has Steps = 2 but 0 StepSizes":                 func(a *hvae.AIS[float64]) { a.StepSizes = nil },
 		"AIS has Steps = 0":                                 func(a *hvae.AIS[float64]) { a.Steps = 0 },

@@ -119,7 +119,7 @@ func (a Annealing) Bound(ctx context.Context, c model.Checkpoint, stepSizes []fl
 			return
 		}
 		for j := range l {
-			logs[b.First+j], rates[b.First+j] = sign*l[j], end.Acceptance()
+			logs[b.First+j], rates[b.First+j] = sign*l[j], end.Acceptance
 		}
 		done(len(l))
 	})
@@ -138,7 +138,6 @@ func (a Annealing) sampler(c model.Checkpoint, x linalg.Matrix[float32], stepSiz
 	var t ad.Tape[float32]
 	mean, std := network(&t).Encode(t.Const(x))
 	return &hvae.AIS[float32]{
-		Tape:   new(ad.Tape[float32]),
 		Target: func(t *ad.Tape[float32]) hvae.Target[float32] { return network(t).Flow(t.Const(x)).Target },
 		Mean:   mean.Value, SD: std.Value,
 		Steps: a.Steps, Leapfrogs: leapfrogs, StepSizes: stepSizes,
