@@ -107,7 +107,8 @@ func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
 	t, n := &a.tape, z.Rows
 	t.Reset()
 	target := a.Target(t)
-	s := evaluate(target, Phase[T]{Z: t.Const(z)})
+	s := state[T]{Phase: Phase[T]{Z: t.Const(z)}}
+	s.gradU, s.logJoint = PotentialGradient(target, s.Z)
 	logPrior := DiagonalNormal[T]{t.Const(a.Mean), t.Const(a.SD)}.LogDensity(s.Z)
 	c := ad.Stack(ad.Stack(s.Z, s.gradU), ad.Stack(logPrior, s.logJointOf(target))).Value.Clone()
 	return &Particles[T]{Z: c.RowRange(0, n), gradU: c.RowRange(n, 2*n), logPrior: c.Row(2 * n), logJoint: c.Row(2*n + 1), columns: c}

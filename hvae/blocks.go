@@ -24,7 +24,6 @@ type Block[T linalg.Float] struct {
 	First  int          // position of the first column in the batch
 
 	params  []*Param[T]
-	index   int        // number of the block in the batch, counted from 0
 	streams []rand.PCG // random streams of the columns
 }
 
@@ -39,9 +38,7 @@ func (b *Block[T]) Var(p *Param[T]) *ad.Var[T] {
 func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
 	m := b.Tape.Matrix(x.Rows, len(b.Batch))
 	for j, c := range b.Batch {
-		if c < 0 || c >= x.Cols {
-			panic(fmt.Sprintf("hvae: Block.Columns: there is no column %d in the data %v", c, x.Shape()))
-		}
+		require(c >= 0 && c < x.Cols, "Block.Columns: there is no column %d in the data %v", c, x.Shape())
 		for i := range x.Rows {
 			m.Data[i*m.Cols+j] = x.Data[i*x.Cols+c]
 		}
@@ -154,7 +151,7 @@ func (e *Evaluator[T]) each(ctx context.Context, p pass[T], f func(b *Block[T]) 
 
 // start initialises b as block i of a pass.
 func (e *Evaluator[T]) start(b *Block[T], i int, p pass[T]) {
-	b.index, b.First = i, i*e.size()
+	b.First = i * e.size()
 	hi := min(b.First+e.size(), len(p.batch))
 	b.Batch = p.batch[b.First:hi:hi]
 	b.Tape.Reset()

@@ -36,10 +36,10 @@ func (f *Flow[T]) path(start Phase[T]) (path []Phase[T], s state[T]) {
 	mustBe("the momentum", start.Rho, start.Z.Rows(), start.Z.Cols())
 	f.Tempering.check(f.K, start.Z.Rows())
 	path = append(make([]Phase[T], 0, f.K+1), start)
-	if f.K == 0 {
-		return path, state[T]{Phase: start}
+	s.Phase = start
+	if f.K > 0 {
+		s.gradU, s.logJoint = PotentialGradient(f.Target, s.Z)
 	}
-	s = evaluate(f.Target, start)
 	var e stepSize[T]
 	for k := 1; k <= f.K; k++ {
 		if k == 1 || f.StepSize.Rows() > 1 { // otherwise, all steps have the same ε

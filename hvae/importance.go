@@ -40,9 +40,6 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 // encoder falls as 1/√L (Rainforth et al., Tighter variational bounds are not necessarily better, 2018).
 func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] {
 	require(logEstimates.Rows() == 1 && L > 0 && logEstimates.Cols()%L == 0, "ImportanceBound: log p̂ is %v for L = %d; it must be [1×(B·L)]", logEstimates.Value.Shape(), L)
-	if L == 1 {
-		return logEstimates
-	}
 	B, t := logEstimates.Cols()/L, logEstimates.Tape()
 	l, largest := ad.Reshape(logEstimates, B, L), t.Matrix(B, 1)
 	for j := range B {

@@ -27,7 +27,8 @@ func (s Phase[T]) Energy(target Target[T]) *ad.Var[T] {
 // gradients. A Flow of K steps needs only K + 1, because a step begins where the previous step ended.
 func Leapfrog[T linalg.Float](target Target[T], epsilon *ad.Var[T], s Phase[T]) Phase[T] {
 	mustBe("the momentum", s.Rho, s.Z.Rows(), s.Z.Cols())
-	return leapfrog(target, stepSizeOf(epsilon, 1, 1, s.Z), evaluate(target, s)).Phase
+	gradU, _ := PotentialGradient(target, s.Z)
+	return leapfrog(target, stepSizeOf(epsilon, 1, 1, s.Z), state[T]{s, gradU, nil}).Phase
 }
 
 // A state is a phase and the values of the target at its position z.
@@ -37,17 +38,12 @@ type state[T linalg.Float] struct {
 	logJoint *ad.Var[T] // log p_θ(x, z) [1×B], or nil if the target is a ClosedForm
 }
 
-// evaluate evaluates the target at s.Z and returns the state with the phase s. The momentum s.Rho may be nil.
-func evaluate[T linalg.Float](target Target[T], s Phase[T]) state[T] {
-	gradU, logJoint := PotentialGradient(target, s.Z)
-	return state[T]{s, gradU, logJoint}
-}
-
 // leapfrog returns the state after one leapfrog step from s. It evaluates one gradient.
 func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state[T] {
-	rho := ad.MulAdd(e.minusHalf, s.gradU, s.Rho)
-	s = evaluate(target, Phase[T]{Z: ad.MulAdd(e.epsilon, rho, s.Z)})
-	s.Rho = ad.MulAdd(e.minusHalf, s.gradU, rho)
+	s.Rho = ad.MulAdd(e.minusHalf, s.gradU, s.Rho)
+	s.Z = ad.MulAdd(e.epsilon, s.Rho, s.Z)
+	s.gradU, s.logJoint = PotentialGradient(target, s.Z)
+	s.Rho = ad.MulAdd(e.minusHalf, s.gradU, s.Rho)
 	return s
 }
 

@@ -37,7 +37,6 @@ type Trainer[T linalg.Float] struct {
 
 	optimiser Optimiser[T]
 	steps     int                  // number of steps taken
-	shapes    []linalg.Shape       // of the parameters
 	used      []atomic.Bool        // whether the bound depends on each parameter
 	gradients [][]linalg.Matrix[T] // for each block of a batch, the gradient with respect to each parameter
 }
@@ -46,13 +45,14 @@ type Trainer[T linalg.Float] struct {
 // It panics if two parameters have the same name or share memory.
 func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[T]) *Trainer[T] {
 	require(o != nil, "NewTrainer: the optimiser is nil")
-	t := &Trainer[T]{Evaluator: Evaluator[T]{Params: slices.Clone(params)}, Bound: bound, optimiser: o, used: make([]atomic.Bool, len(params))}
+	t := &Trainer[T]{Evaluator: Evaluator[T]{Params: slices.Clone(params)}, Bound: bound, optimiser: o}
+	t.used, t.gradients = make([]atomic.Bool, len(params)), make([][]linalg.Matrix[T], 1)
 	for i, p := range params {
 		for _, q := range params[:i] {
 			require(p.Name != q.Name, "two parameters are named %q", p.Name)
 			require(!beginsIn(p, q) && !beginsIn(q, p), "the parameters %q and %q share memory", q.Name, p.Name)
 		}
-		t.shapes = append(t.shapes, p.Value.Shape())
+		t.gradients[0] = append(t.gradients[0], linalg.New[T](p.Value.Rows, p.Value.Cols))
 		start := o.Start()
 		p.Averages = linalg.New[T](len(start), len(p.Value.Data))
 		linalg.Copy(p.Averages, linalg.Column(start...))
@@ -80,12 +80,13 @@ func (t *Trainer[T]) Steps() int { return t.steps }
 //   - or, in the first step, the bound does not depend on one of the parameters.
 func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err error) {
 	for i, p := range t.Params {
-		require(p.Value.Shape() == t.shapes[i], "the parameter %q is %v, but was %v in NewTrainer", p.Name, p.Value.Shape(), t.shapes[i])
+		shape := t.gradients[0][i].Shape()
+		require(p.Value.Shape() == shape, "the parameter %q is %v, but was %v in NewTrainer", p.Name, p.Value.Shape(), shape)
 	}
 	step, count := pass[T]{batch, random.NewBatch(t.Seed, "algorithm 2 step", t.steps), (*ad.Tape[T]).Leaf}, t.count(len(batch))
 	t.gradients = append(t.gradients, make([][]linalg.Matrix[T], max(0, count-len(t.gradients)))...)
 	elbo, err = t.each(ctx, step, func(b *Block[T]) float64 {
-		sum, gradients := ad.Sum(t.Bound.row(b)), &t.gradients[b.index]
+		sum, gradients := ad.Sum(t.Bound.row(b)), &t.gradients[b.First/t.size()]
 		*gradients = ad.Backward(*gradients, ad.Scale(sum, 1/T(len(batch))), b.Params...)
 		for i, p := range b.Params {
 			if !t.used[i].Load() && ad.Depends(sum, p) {
