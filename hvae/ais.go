@@ -70,7 +70,7 @@ func (a *AIS[T]) run(ctx context.Context, p *Particles[T], streams []*rand.Rand,
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
 	stepSizes = slices.Repeat([]float64{first}, max(0, a.Steps-1))
-	tuned := AIS[T]{Target: a.Target, Mean: a.Mean, SD: a.SD, Steps: a.Steps, Leapfrogs: a.Leapfrogs, StepSizes: stepSizes}
+	tuned := AIS[T]{a.Target, a.Mean, a.SD, a.Steps, a.Leapfrogs, stepSizes, ad.Tape[T]{}}
 	for pass := 1; pass <= passes; pass++ {
 		p := tuned.start(streams)
 		for i := range stepSizes {
@@ -111,7 +111,7 @@ func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
 	s.gradU, s.logJoint = PotentialGradient(target, s.Z)
 	logPrior := DiagonalNormal[T]{t.Const(a.Mean), t.Const(a.SD)}.LogDensity(s.Z)
 	c := ad.Stack(ad.Stack(s.Z, s.gradU), ad.Stack(logPrior, s.logJointOf(target))).Value.Clone()
-	return &Particles[T]{Z: c.RowRange(0, n), gradU: c.RowRange(n, 2*n), logPrior: c.Row(2 * n), logJoint: c.Row(2*n + 1), columns: c}
+	return &Particles[T]{c.RowRange(0, n), 0, c.RowRange(n, 2*n), c.Row(2 * n), c.Row(2*n + 1), c}
 }
 
 // start returns B chains whose states are draws from q⁰.

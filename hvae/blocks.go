@@ -64,8 +64,8 @@ func (b *Block[T]) Draws(rows, L int) *ad.Var[T] {
 	return b.Tape.Const(m)
 }
 
-// An Evaluator calls functions for the blocks of a batch, concurrently, with one tape per core. The zero value
-// has no parameters and is ready to use. An Evaluator is not safe for concurrent use.
+// An Evaluator calls functions for the blocks of a batch, concurrently, with one tape per core. The zero value has no
+// parameters and is ready to use. An Evaluator is not safe for concurrent use.
 type Evaluator[T linalg.Float] struct {
 	Params    []*Param[T]
 	BlockSize int // columns per block; 0 means 16. It affects only rounding
@@ -123,8 +123,8 @@ func (e *Evaluator[T]) count(n int) int {
 	return (n + e.size() - 1) / e.size()
 }
 
-// each calls f for each block of a pass. It divides the sum of the results by the number of columns and returns the
-// quotient. It adds the results in the order of the blocks.
+// each calls f for each block of a pass. It adds the results in the order of the blocks, and returns the sum divided by
+// the number of columns.
 func (e *Evaluator[T]) each(ctx context.Context, p pass[T], f func(b *Block[T]) float64) (mean float64, err error) {
 	count := e.count(len(p.batch))
 	for _, q := range e.Params {

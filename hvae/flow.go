@@ -13,10 +13,9 @@ type Flow[T linalg.Float] struct {
 	StepSize  *ad.Var[T]   // ε: [1×ℓ] for all steps, or [K×ℓ] with one row per step; see Constrain
 	Tempering Tempering[T] // supplies α_k
 
-	// If Recompute is true, the tape keeps only z_k, ρ_k, ∇U(z_k) and log p_θ(x, z_k) after each leapfrog step.
-	// ad.Backward recomputes the other values, one step at a time, so each step evaluates ∇U twice. The results are
-	// bit-identical with and without Recompute. With Recompute, ad.Grad cannot differentiate the results and panics,
-	// and the target must not keep variables that it creates.
+	// If Recompute is true, the tape keeps only z_k, ρ_k, ∇U(z_k) and log p_θ(x, z_k) after each leapfrog step, and
+	// ad.Backward recomputes the other values, one step at a time. The results are bit-identical, but each step evaluates
+	// ∇U twice, ad.Grad panics instead of differentiating them, and the target must not keep variables that it creates.
 	Recompute bool
 }
 

@@ -48,14 +48,13 @@ func (s Sample[T]) LogEstimate() *ad.Var[T] {
 //
 //	log p_θ(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2 + log(s^ℓ Π α_k^ℓ) = log p̂_θ(x) − ½γ₀ᵀγ₀ + ℓ/2.
 //
-// The last logarithm is missing in the paper, because it is zero if the tempering is tied.
-// Because E[½γ₀ᵀγ₀] = ℓ/2, ELBO and LogEstimate have the same mean and the same gradients, but
+// The last logarithm is zero if the tempering is tied, as in the paper. Because E[½γ₀ᵀγ₀] = ℓ/2, ELBO and LogEstimate
+// have the same mean and the same gradients, but
 //
 //	Var(ELBO) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).
 //
-// Var(ELBO) is larger than Var(log p̂) if the covariance is less than ℓ/4. If the flow transforms the prior exactly
-// into the posterior, Var(log p̂) = 0 but Var(ELBO) = ℓ/2. Use ELBO to train, because it needs fewer operations for the
-// same gradients, and LogEstimate to report results.
+// Var(ELBO) is larger if the covariance is less than ℓ/4. If the flow transforms the prior exactly into the posterior,
+// Var(log p̂) = 0 but Var(ELBO) = ℓ/2. Use ELBO, which needs fewer operations, to train, and LogEstimate to report.
 func (s Sample[T]) ELBO() *ad.Var[T] { return s.elbo(s.logPrior) }
 
 // EntropyELBO returns ELBO [1×B] with −log q⁰(z₀) replaced by −log q⁰(z₀) − ½εᵀε + ℓ/2, which has the same mean. If q⁰

@@ -11,8 +11,7 @@ import (
 type Optimiser[T linalg.Float] interface {
 	// Start returns, for each running average, the initial value of all its elements.
 	Start() []T
-	// Ascend updates the n elements theta of one parameter. It also updates their running averages, one per row, each
-	// with n elements. Steps are numbered from 1.
+	// Ascend updates the elements theta of one parameter and their averages, one per row. Steps are numbered from 1.
 	Ascend(step int, theta, gradient []T, averages linalg.Matrix[T])
 }
 
@@ -20,8 +19,8 @@ type Optimiser[T linalg.Float] interface {
 //
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   θ ← θ + rate/(1 − β₁ᵗ)·m/(u + ε).
 //
-// Here t is the step number, β₁ = 0.9, β₂ = 0.999 (Kingma and Ba, 2014) and ε = 1e-8. Without ε, the update would be
-// 0/0 = NaN for a parameter whose gradients are all zero.
+// Here t is the step number, β₁ = 0.9, β₂ = 0.999 and ε = 1e-8. Without ε, a parameter whose gradients are all zero
+// would become 0/0 = NaN.
 type Adamax[T linalg.Float] struct{ Rate T }
 
 // NewAdamax returns Adamax with the given learning rate.

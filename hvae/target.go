@@ -2,9 +2,9 @@
 //
 //	Caterini, Doucet, Sejdinovic: Hamiltonian Variational Auto-Encoder, NeurIPS 2018.
 //
-// A flow is a sequence of steps of Hamiltonian dynamics. It moves draws from a simple distribution, the
-// variational prior, towards the posterior of a latent variable z, given data x. The flow gives unbiased
-// estimates of the evidence p_θ(x) and a lower bound on log p_θ(x). Training maximises the lower bound.
+// A flow is a sequence of steps of Hamiltonian dynamics. It moves draws from a simple distribution, the variational
+// prior, towards the posterior of a latent variable z, given data x. The flow gives unbiased estimates of the evidence
+// p_θ(x) and a lower bound on log p_θ(x). Training maximises the lower bound.
 //
 // Start with the examples in example_test.go: ExampleHIS estimates p_θ(x) (Algorithm 1), ExampleTrainer trains a flow
 // (Algorithm 2), ExampleTrainer_minibatches trains a variational auto-encoder and reconstructs observations, and
@@ -16,8 +16,7 @@
 // do not match or settings are missing.
 //
 // Read the source in this order: target.go, leapfrog.go, tempering.go, flow.go, prior.go, his.go (Algorithm 1),
-// importance.go, params.go, blocks.go, trainer.go (Algorithm 2), optimise.go, state.go, and ais.go (section 2.2). The
-// package imports ad, linalg and linalg/random.
+// importance.go, params.go, blocks.go, trainer.go (Algorithm 2), optimise.go, and ais.go (section 2.2).
 package hvae
 
 import (
@@ -34,8 +33,7 @@ type Target[T linalg.Float] interface {
 	LogJoint(z *ad.Var[T]) *ad.Var[T]
 }
 
-// A ClosedForm is a target with a formula for ∇U. Leapfrog steps use the formula, so only
-// training needs automatic differentiation.
+// A ClosedForm is a target with a formula for ∇U. With it, only training needs automatic differentiation.
 type ClosedForm[T linalg.Float] interface {
 	Target[T]
 	// PotentialGradient returns ∇U_θ(z|x) = −∇ log p_θ(x, z) [ℓ×B], computed by operations on the tape of z.

@@ -10,8 +10,7 @@ import (
 
 // A Tempering holds the factors α_k by which a flow multiplies the momentum after each leapfrog step, and the standard
 // deviation s of the initial momentum ρ₀ = s·γ₀. The zero value means no tempering: α_k = 1, s = 1. Tempering helps if
-// the posterior is far from the variational prior or has several modes. Good starts are 1/√β₀ from 1.2 to 2, or α_k =
-// 0.9.
+// the posterior is far from q⁰ or has several modes. Good starts are 1/√β₀ from 1.2 to 2, or α_k = 0.9.
 //
 // The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1, so that the inverse temperature increases from β₀ to β_K
 // = 1 (FixedTempering, FreeTempering). The flow then multiplies volumes by Π α_k^ℓ = s^−ℓ, so for every target, K and ε

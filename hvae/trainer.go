@@ -80,10 +80,11 @@ func (t *Trainer[T]) Steps() int { return t.steps }
 //   - or, in the first step, the bound does not depend on one of the parameters.
 func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err error) {
 	for i, p := range t.Params {
-		shape := t.gradients[0][i].Shape()
-		require(p.Value.Shape() == shape, "the parameter %q is %v, but was %v in NewTrainer", p.Name, p.Value.Shape(), shape)
+		was := t.gradients[0][i].Shape()
+		require(p.Value.Shape() == was, "the parameter %q is %v, but was %v in NewTrainer", p.Name, p.Value.Shape(), was)
 	}
-	step, count := pass[T]{batch, random.NewBatch(t.Seed, "algorithm 2 step", t.steps), (*ad.Tape[T]).Leaf}, t.count(len(batch))
+	count := t.count(len(batch))
+	step := pass[T]{batch, random.NewBatch(t.Seed, "algorithm 2 step", t.steps), (*ad.Tape[T]).Leaf}
 	t.gradients = append(t.gradients, make([][]linalg.Matrix[T], max(0, count-len(t.gradients)))...)
 	elbo, err = t.each(ctx, step, func(b *Block[T]) float64 {
 		sum, gradients := ad.Sum(t.Bound.row(b)), &t.gradients[b.First/t.size()]
@@ -98,7 +99,15 @@ func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err e
 	if err != nil {
 		return 0, err
 	}
-	gradients := addGradients(t.gradients[:count])
+	gradients := t.gradients[0]
+	for _, block := range t.gradients[1:count] { // in the order of the blocks
+		for i, g := range block {
+			linalg.For(len(g.Data), grain, func(lo, hi int) {
+				sum := linalg.Column(gradients[i].Data[lo:hi]...)
+				linalg.Add(sum, sum, linalg.Column(g.Data[lo:hi]...))
+			})
+		}
+	}
 	if elbo-elbo != 0 || slices.ContainsFunc(gradients, notFinite) {
 		return elbo, t.nonFinite(ctx, step, elbo)
 	}
@@ -114,23 +123,9 @@ func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err e
 	return elbo, nil
 }
 
-// addGradients adds the gradients of blocks 2, 3, …, in this order, to the gradients of block 1, which it returns.
-func addGradients[T linalg.Float](blocks [][]linalg.Matrix[T]) []linalg.Matrix[T] {
-	for _, gradients := range blocks[1:] {
-		for i, g := range gradients {
-			linalg.For(len(g.Data), grain, func(lo, hi int) {
-				sum := linalg.Column(blocks[0][i].Data[lo:hi]...)
-				linalg.Add(sum, sum, linalg.Column(g.Data[lo:hi]...))
-			})
-		}
-	}
-	return blocks[0]
-}
-
 func notFinite[T linalg.Float](m linalg.Matrix[T]) bool { return !linalg.Finite(m) }
 
-// nonFinite computes the blocks of a step again. It returns an error that describes the first operation whose result
-// is not finite.
+// nonFinite computes a step again and returns an error that describes the first operation with a non-finite result.
 func (t *Trainer[T]) nonFinite(ctx context.Context, step pass[T], elbo float64) error {
 	b := &Block[T]{Tape: &ad.Tape[T]{KeepAll: true}}
 	for i := range t.count(len(step.batch)) {
@@ -155,4 +150,50 @@ func (t *Trainer[T]) nonFinite(ctx context.Context, step pass[T], elbo float64) 
 		}
 	}
 	return fmt.Errorf("the ELBO (%v) or its gradient is not finite in the sum over blocks, but finite in each block", elbo)
+}
+
+// A State is the state of a training run, in a form that encoding/json and encoding/gob can encode. After Restore, a
+// run continues bit-identically if the parameters, optimiser, bound, BlockSize and batches are the same.
+type State[T linalg.Float] struct {
+	Seed   uint64
+	Steps  int        // number of steps taken
+	Params []Param[T] // in the order of NewTrainer
+}
+
+// State returns a copy of the trainer's state.
+func (t *Trainer[T]) State() State[T] {
+	s := State[T]{Seed: t.Seed, Steps: t.steps}
+	for _, p := range t.Params {
+		s.Params = append(s.Params, Param[T]{p.Name, p.Value.Clone(), p.Averages.Clone()})
+	}
+	return s
+}
+
+// Restore sets the trainer's state to a copy of s. It returns an error and changes nothing if s.Steps is negative, an
+// element of s is not finite, or the parameters or averages differ in number, order, names or shapes.
+func (t *Trainer[T]) Restore(s State[T]) error {
+	if got, want := s.layout(), t.State().layout(); got != want || s.Steps < 0 {
+		return fmt.Errorf("cannot restore a state with %d steps and %s into a trainer with %s", s.Steps, got, want)
+	}
+	for _, p := range s.Params {
+		if !linalg.Finite(p.Value) || !linalg.Finite(p.Averages) {
+			return fmt.Errorf("cannot restore a state whose parameter %q, or an average of its gradients, is not finite", p.Name)
+		}
+	}
+	t.Seed, t.steps = s.Seed, s.Steps
+	for i, p := range t.Params {
+		linalg.Copy(p.Value, s.Params[i].Value)
+		linalg.Copy(p.Averages, s.Params[i].Averages)
+	}
+	return nil
+}
+
+// layout returns a description of the names and sizes of all parameters and averages.
+func (s State[T]) layout() string {
+	d := fmt.Sprintf("%d parameters", len(s.Params))
+	for _, p := range s.Params {
+		d += fmt.Sprintf(", %q %v of %d elements", p.Name, p.Value.Shape(), len(p.Value.Data))
+		d += fmt.Sprintf(" with averages %v of %d elements", p.Averages.Shape(), len(p.Averages.Data))
+	}
+	return d
 }
