@@ -401,7 +401,7 @@ func aisKernels(t *report) {
 		random.FillNormal(random.Stream(53, "bridge", k), z)
 		linalg.Scale(z, 1/math.Sqrt(precision), z)
 		linalg.AddConst(z, z, (1-beta)*hvaetest.PriorMean/(hvaetest.PriorSD*hvaetest.PriorSD)/precision)
-		end := a.At(z.Clone())
+		end := a.At(z)
 		rate := a.Move(end, k, streams)
 		t.greater(rate, 0.2, "k = %d: acceptance rate", k)
 		t.greater(1-rate, 0.1, "k = %d: rejection rate", k)
@@ -509,8 +509,8 @@ func metropolisGradient(t *report) {
 // q⁰ is the variational prior of hvaetest.HIS. The step sizes are tuned with separate streams.
 func annealing(t *report, target target, K, chains int, seed uint64) (a *hvae.AIS[float64], streams []*rand.Rand) {
 	a = &hvae.AIS[float64]{
-		Tape: new(tape), Target: target.bind,
-		Mean: linalg.Column(hvaetest.PriorMean, hvaetest.PriorMean), SD: linalg.Column(hvaetest.PriorSD, hvaetest.PriorSD),
+		Target: target.bind,
+		Mean:   linalg.Column(hvaetest.PriorMean, hvaetest.PriorMean), SD: linalg.Column(hvaetest.PriorSD, hvaetest.PriorSD),
 		Steps: K, Leapfrogs: 3,
 	}
 	of := func(purpose string, n int) (streams []*rand.Rand) {

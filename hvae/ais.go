@@ -21,12 +21,13 @@ import (
 // Each kernel is reversible, so p̂_θ(x) is a special case of equation 3 (eq:generalizedJarzynski). Memory use does not
 // depend on K or Leapfrogs. An AIS is not safe for concurrent use.
 type AIS[T linalg.Float] struct {
-	Tape      *ad.Tape[T]                   // for densities and gradients; the methods reset it
 	Target    func(t *ad.Tape[T]) Target[T] // returns the target of the B columns on tape t
 	Mean, SD  linalg.Matrix[T]              // of q⁰, a DiagonalNormal: [ℓ×B], or [ℓ×1] for all columns
 	Steps     int                           // K, at least 1; for K = 1, p̂_θ(x) = p_θ(x, z₀)/q⁰(z₀)
 	Leapfrogs int                           // leapfrog steps per kernel, for example 5; each step needs one gradient
 	StepSizes []float64                     // leapfrog step size of each kernel [K−1] in units of SD, from Tune
+
+	tape ad.Tape[T] // for densities and gradients; At resets it
 }
 
 // Forward starts the chains at draws from q⁰ and runs them. It returns their last states and their estimates log
@@ -41,7 +42,7 @@ func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (end *Partic
 // p_θ(x) (bidirectional Monte Carlo: Grosse, Ghahramani and Adams, 2015). If x is simulated by drawing z ~ p_θ(z) and
 // then x ~ p_θ(x|z), this z is an exact draw from p_θ(z|x).
 func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand) (end *Particles[T], logEstimates []float64, err error) {
-	return a.run(ctx, a.At(z.Clone()), streams, func(i int) int { return a.Steps - i })
+	return a.run(ctx, a.At(z), streams, func(i int) int { return a.Steps - i })
 }
 
 // run applies the kernels with the numbers kernel(1), …, kernel(K−1) to p. At each of the K states of a chain, it adds
@@ -53,12 +54,13 @@ func (a *AIS[T]) run(ctx context.Context, p *Particles[T], streams []*rand.Rand,
 			return nil, nil, err
 		}
 		if i > 0 {
-			a.Move(p, kernel(i), streams)
+			p.Acceptance += a.Move(p, kernel(i), streams)
 		}
 		for j := range logEstimates {
-			logEstimates[j] += (p.logJoint[j] - p.logPrior[j]) / float64(a.Steps)
+			logEstimates[j] += (float64(p.logJoint[j]) - float64(p.logPrior[j])) / float64(a.Steps)
 		}
 	}
+	p.Acceptance /= float64(a.Steps - 1)
 	return p, logEstimates, nil
 }
 
@@ -67,60 +69,49 @@ func (a *AIS[T]) run(ctx context.Context, p *Particles[T], streams []*rand.Rand,
 // Forward and Reverse: with the streams of Tune, their estimates would be biased.
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
-	tuned := *a
-	tuned.StepSizes = slices.Repeat([]float64{first}, max(0, a.Steps-1))
+	stepSizes = slices.Repeat([]float64{first}, max(0, a.Steps-1))
+	tuned := AIS[T]{a.Target, a.Mean, a.SD, a.Steps, a.Leapfrogs, stepSizes, ad.Tape[T]{}}
 	for pass := 1; pass <= passes; pass++ {
 		p := tuned.start(streams)
-		for i := range tuned.StepSizes {
+		for i := range stepSizes {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
 			if pass == 1 && i > 0 {
-				tuned.StepSizes[i] = tuned.StepSizes[i-1]
+				stepSizes[i] = stepSizes[i-1]
 			}
 			rate := tuned.Move(p, i+1, streams)
-			tuned.StepSizes[i] *= math.Exp((rate - target) / math.Sqrt(float64(pass)))
+			stepSizes[i] *= math.Exp((rate - target) / math.Sqrt(float64(pass)))
 		}
 	}
-	return tuned.StepSizes, nil
+	return stepSizes, nil
 }
 
 // Particles holds the current states of B chains.
 type Particles[T linalg.Float] struct {
-	Z linalg.Matrix[T] // [ℓ×B]
+	Z          linalg.Matrix[T] // [ℓ×B]
+	Acceptance float64          // mean acceptance probability of the kernels of Forward or Reverse, or NaN for K = 1
 
-	logPrior, logJoint []float64        // log q⁰(z) and log p_θ(x, z) [B]
 	gradU              linalg.Matrix[T] // ∇U(z) = −∇ log p_θ(x, z) [ℓ×B]
-	rates              float64          // sum of the results of Move
-	moves              int              // number of calls to Move
+	logPrior, logJoint []T              // log q⁰(z) and log p_θ(x, z) [B]
+	columns            linalg.Matrix[T] // memory of z, ∇U(z) and both densities [(2ℓ+2)×B], one column per chain
 }
 
-// Acceptance returns the mean acceptance probability of all kernels applied to p, or NaN if no kernel was applied.
-func (p *Particles[T]) Acceptance() float64 { return p.rates / float64(p.moves) }
-
-// At returns B chains in the states z [ℓ×B]. The result shares memory with z. At panics if a field of the AIS is
-// missing or has an impossible value, or if z has the wrong number of rows.
+// At returns B chains in the states z [ℓ×B]. It panics if a field of the AIS is missing or has an impossible value, or
+// if z has the wrong number of rows.
 func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
-	require(a.Tape != nil, "AIS.Tape is nil")
 	require(a.Target != nil, "AIS.Target is nil")
 	require(len(a.StepSizes) == a.Steps-1, "AIS has Steps = %d but %d StepSizes; Steps must be at least 1, and there must be Steps − 1 StepSizes (from Tune)", a.Steps, len(a.StepSizes))
 	require(a.Leapfrogs > 0 || a.Steps == 1, "AIS.Leapfrogs is %d; it must be at least 1, so that the chains move", a.Leapfrogs)
 	require(z.Rows == a.Mean.Rows, "AIS has z %v but Mean %v; both must have the same number of rows", z.Shape(), a.Mean.Shape())
-	p := &Particles[T]{Z: z, logPrior: make([]float64, z.Cols), logJoint: make([]float64, z.Cols), gradU: linalg.New[T](z.Rows, z.Cols)}
-	a.Tape.Reset()
-	a.evaluate(p)
-	return p
-}
-
-// evaluate computes log q⁰(z), log p_θ(x, z) and ∇U(z) for the states z of the chains p.
-func (a *AIS[T]) evaluate(p *Particles[T]) {
-	z, target := a.Tape.Const(p.Z), a.Target(a.Tape)
-	logPrior := DiagonalNormal[T]{a.Tape.Const(a.Mean), a.Tape.Const(a.SD)}.LogDensity(z).Value.Data
-	s := evaluate(target, Phase[T]{Z: z})
-	for j, l := range s.logJointOf(target).Value.Data {
-		p.logPrior[j], p.logJoint[j] = float64(logPrior[j]), float64(l)
-	}
-	linalg.Copy(p.gradU, s.gradU.Value)
+	t, n := &a.tape, z.Rows
+	t.Reset()
+	target := a.Target(t)
+	s := state[T]{Phase: Phase[T]{Z: t.Const(z)}}
+	s.gradU, s.logJoint = PotentialGradient(target, s.Z)
+	logPrior := DiagonalNormal[T]{t.Const(a.Mean), t.Const(a.SD)}.LogDensity(s.Z)
+	c := ad.Stack(ad.Stack(s.Z, s.gradU), ad.Stack(logPrior, s.logJointOf(target))).Value.Clone()
+	return &Particles[T]{c.RowRange(0, n), 0, c.RowRange(n, 2*n), c.Row(2 * n), c.Row(2*n + 1), c}
 }
 
 // start returns B chains whose states are draws from q⁰.
@@ -145,60 +136,50 @@ func normals[T linalg.Float](streams []*rand.Rand, rows int) linalg.Matrix[T] {
 // ρ′))), where H(z, ρ) = −log p^k(z) + ½ρᵀρ.
 func (a *AIS[T]) Move(p *Particles[T], k int, streams []*rand.Rand) (rate float64) {
 	require(len(streams) == p.Z.Cols, "AIS has %d streams for z %v; it needs %d streams, one for each column", len(streams), p.Z.Shape(), p.Z.Cols)
-	q := &Particles[T]{Z: p.Z.Clone(), logPrior: slices.Clone(p.logPrior), logJoint: slices.Clone(p.logJoint), gradU: p.gradU.Clone()}
-	rho, before := normals[T](streams, p.Z.Rows), make([]float64, p.Z.Cols)
-	for j := range before {
-		before[j] = a.energy(p, rho, k, j)
-	}
+	rho, epsilon := normals[T](streams, p.Z.Rows), linalg.New[T](a.SD.Rows, a.SD.Cols)
+	linalg.Scale(epsilon, T(a.StepSizes[k-1]), a.SD)
+	before, q := a.energies(p, rho, k), p
 	for range a.Leapfrogs {
-		a.leapfrog(q, rho, k)
+		a.kick(q, rho, epsilon, k)
+		z := linalg.New[T](q.Z.Rows, q.Z.Cols)
+		linalg.MulAdd(z, epsilon, rho, q.Z)
+		q = a.At(z)
+		a.kick(q, rho, epsilon, k)
 	}
-	sum := 0.0
-	for j, rng := range streams {
-		accept := math.Exp(min(0, before[j]-a.energy(q, rho, k, j)))
+	for j, after := range a.energies(q, rho, k) {
+		accept := math.Exp(min(0, before[j]-after))
 		if math.IsNaN(accept) { // the leapfrog steps diverged
 			accept = 0
 		}
-		sum += accept
-		if rng.Float64() < accept {
-			p.logPrior[j], p.logJoint[j] = q.logPrior[j], q.logJoint[j]
-			for i := j; i < len(p.Z.Data); i += p.Z.Cols {
-				p.Z.Data[i], p.gradU.Data[i] = q.Z.Data[i], q.gradU.Data[i]
+		rate += accept
+		if streams[j].Float64() < accept {
+			for i := j; i < len(p.columns.Data); i += p.columns.Cols {
+				p.columns.Data[i] = q.columns.Data[i]
 			}
 		}
 	}
-	rate = sum / float64(p.Z.Cols)
-	p.rates += rate
-	p.moves++
-	return rate
+	return rate / float64(p.Z.Cols)
 }
 
-// energy returns H = −log p^k(z) + ½ρᵀρ for chain j.
-func (a *AIS[T]) energy(p *Particles[T], rho linalg.Matrix[T], k, j int) (energy float64) {
-	for i := range rho.Rows {
-		r := float64(rho.At(i, j))
-		energy += 0.5 * r * r
+// energies returns H = −log p^k(z) + ½ρᵀρ for each chain [B].
+func (a *AIS[T]) energies(p *Particles[T], rho linalg.Matrix[T], k int) []float64 {
+	energies, beta := make([]float64, p.Z.Cols), float64(k)/float64(a.Steps)
+	for j := range energies {
+		for i := range rho.Rows {
+			r := float64(rho.At(i, j))
+			energies[j] += 0.5 * r * r
+		}
+		energies[j] -= (1-beta)*float64(p.logPrior[j]) + beta*float64(p.logJoint[j])
 	}
-	beta := float64(k) / float64(a.Steps)
-	return energy - ((1-beta)*p.logPrior[j] + beta*p.logJoint[j])
-}
-
-// leapfrog takes one leapfrog step of kernel k and updates the states of the chains p and their momenta rho.
-func (a *AIS[T]) leapfrog(p *Particles[T], rho linalg.Matrix[T], k int) {
-	a.Tape.Reset()
-	epsilon := ad.Scale(a.Tape.Const(a.SD), T(a.StepSizes[k-1]))
-	a.kick(p, rho, epsilon, k)
-	linalg.MulAdd(p.Z, epsilon.Value, rho, p.Z)
-	a.evaluate(p)
-	a.kick(p, rho, epsilon, k)
+	return energies
 }
 
 // kick adds −ε/2 ⊙ ∇Uᵏ(z) to the momenta rho, where Uᵏ = −log p^k is the potential of kernel k:
 //
 //	∇Uᵏ(z) = (1 − β_k)(z − μ)/σ² + β_k ∇U(z).
-func (a *AIS[T]) kick(p *Particles[T], rho linalg.Matrix[T], epsilon *ad.Var[T], k int) {
-	t, beta := a.Tape, T(float64(k)/float64(a.Steps))
+func (a *AIS[T]) kick(p *Particles[T], rho, epsilon linalg.Matrix[T], k int) {
+	t, beta := &a.tape, T(float64(k)/float64(a.Steps))
 	prior := ad.Div(ad.Sub(t.Const(p.Z), t.Const(a.Mean)), ad.Square(t.Const(a.SD)))
 	gradU := ad.Add(ad.Scale(prior, 1-beta), ad.Scale(t.Const(p.gradU), beta))
-	linalg.MulAdd(rho, ad.Scale(epsilon, -0.5).Value, gradU.Value, rho)
+	linalg.MulAdd(rho, ad.Scale(t.Const(epsilon), -0.5).Value, gradU.Value, rho)
 }

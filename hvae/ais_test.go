@@ -26,7 +26,6 @@ func ExampleAIS() {
 		return s
 	}
 	ais := &hvae.AIS[float64]{
-		Tape:      new(ad.Tape[float64]),
 		Target:    func(*ad.Tape[float64]) hvae.Target[float64] { return twoModes },
 		Mean:      linalg.Column(0.0), // q⁰ = N(0, 2²)
 		SD:        linalg.Column(2.0),
@@ -40,7 +39,7 @@ func ExampleAIS() {
 	// An exponential may differ by one ulp on another processor. A proposal may then be accepted
 	// instead of rejected, which changes the later digits. The example therefore prints only one
 	// decimal of log p(x).
-	fmt.Printf("log p(x) ≥ %.1f, standard error %.2f, acceptance %.1f\n", mean, se, end.Acceptance())
+	fmt.Printf("log p(x) ≥ %.1f, standard error %.2f, acceptance %.1f\n", mean, se, end.Acceptance)
 
 	z := linalg.New[float64](1, chains)
 	twoModes.FillPosterior(random.Stream(1, "posterior"), z)
@@ -55,8 +54,8 @@ func ExampleAIS() {
 // annealed returns an AIS from q⁰ = N(0, 1) to the given target in one dimension. The caller must set StepSizes.
 func annealed(target hvae.Target[float64], steps int) *hvae.AIS[float64] {
 	return &hvae.AIS[float64]{
-		Tape: new(ad.Tape[float64]), Target: func(*ad.Tape[float64]) hvae.Target[float64] { return target },
-		Mean: linalg.Column(0.0), SD: linalg.Column(1.0), Steps: steps, Leapfrogs: 3,
+		Target: func(*ad.Tape[float64]) hvae.Target[float64] { return target },
+		Mean:   linalg.Column(0.0), SD: linalg.Column(1.0), Steps: steps, Leapfrogs: 3,
 	}
 }
 
@@ -85,7 +84,7 @@ func TestAISEvaluatesOneGradientPerLeapfrogStep(t *testing.T) {
 		a := annealed(c, steps)
 		a.StepSizes = make([]float64, steps-1)
 		end, _, _ := a.Forward(t.Context(), chains(10))
-		if rate := end.Acceptance(); math.IsNaN(rate) != (steps == 1) {
+		if rate := end.Acceptance; math.IsNaN(rate) != (steps == 1) {
 			t.Errorf("after %d kernels, the acceptance probability is %v", steps-1, rate)
 		}
 		if want := 1 + (steps-1)*a.Leapfrogs; c.evaluations != want {
@@ -121,7 +120,7 @@ func TestTunedKernelsAcceptTwoThirdsOfProposals(t *testing.T) {
 		a.SD.Fill(1)
 		a.StepSizes, _ = a.Tune(t.Context(), streams, c.passes)
 		end, _, _ := a.Forward(t.Context(), streams)
-		if rate := end.Acceptance(); !(math.Abs(rate-0.65) <= 0.05) {
+		if rate := end.Acceptance; !(math.Abs(rate-0.65) <= 0.05) {
 			t.Errorf("after %d passes over %d kernels, the acceptance probability is %.3f, want 0.65 ± 0.05", c.passes, c.steps-1, rate)
 		}
 	}
@@ -164,7 +163,7 @@ func TestAISRejectsNaN(t *testing.T) {
 			t.Fatalf("chain %d ends at z = %v with log p̂ = %v, want z < 1 and log p̂ not NaN", j, z, l)
 		}
 	}
-	if rate := end.Acceptance(); !(rate > 0.1) || !(rate < 0.99) {
+	if rate := end.Acceptance; !(rate > 0.1) || !(rate < 0.99) {
 		t.Errorf("the acceptance probability is %v, want between 0.1 and 0.99", rate)
 	}
 }

@@ -13,36 +13,32 @@ type Flow[T linalg.Float] struct {
 	StepSize  *ad.Var[T]   // ε: [1×ℓ] for all steps, or [K×ℓ] with one row per step; see Constrain
 	Tempering Tempering[T] // supplies α_k
 
-	// If Recompute is true, the tape keeps only z_k, ρ_k, ∇U(z_k) and log p_θ(x, z_k) after each leapfrog step.
-	// ad.Backward recomputes the other values, one step at a time, so each step evaluates ∇U twice. The results are
-	// bit-identical with and without Recompute. With Recompute, ad.Grad cannot differentiate the results and panics,
-	// and the target must not keep variables that it creates.
+	// If Recompute is true, the tape keeps only z_k, ρ_k, ∇U(z_k) and log p_θ(x, z_k) after each leapfrog step, and
+	// ad.Backward recomputes the other values, one step at a time. The results are bit-identical, but each step evaluates
+	// ∇U twice, ad.Grad panics instead of differentiating them, and the target must not keep variables that it creates.
 	Recompute bool
 }
 
 // Forward returns (z_K, ρ_K) = H(z₀, ρ₀). It needs K + 1 evaluations of ∇U, or none if K = 0.
-func (f *Flow[T]) Forward(s Phase[T]) Phase[T] { return f.forward(s, nil).Phase }
+func (f *Flow[T]) Forward(s Phase[T]) Phase[T] { return f.Path(s)[f.K] }
 
 // Path returns the phases (z₀, ρ₀), …, (z_K, ρ_K) that Forward computes.
-func (f *Flow[T]) Path(s Phase[T]) (path []Phase[T]) {
-	f.forward(s, &path)
+func (f *Flow[T]) Path(s Phase[T]) []Phase[T] {
+	path, _ := f.path(s)
 	return path
 }
 
-// forward applies H to start. If path is not nil, forward appends all phases to *path. For K = 0, it sets only the
-// field Phase of the result.
-func (f *Flow[T]) forward(start Phase[T], path *[]Phase[T]) (s state[T]) {
+// path returns Path(start) and the state at (z_K, ρ_K). For K = 0, it sets only the field Phase of the state.
+func (f *Flow[T]) path(start Phase[T]) (path []Phase[T], s state[T]) {
 	require(f.Target != nil, "Flow.Target is nil")
 	require(f.K >= 0, "Flow.K is negative")
-	mustBe("the momentum", start.Rho, start.Z, start.Z.Rows())
+	mustBe("the momentum", start.Rho, start.Z.Rows(), start.Z.Cols())
 	f.Tempering.check(f.K, start.Z.Rows())
-	if path != nil {
-		*path = append(*path, start)
+	path = append(make([]Phase[T], 0, f.K+1), start)
+	s.Phase = start
+	if f.K > 0 {
+		s.gradU, s.logJoint = PotentialGradient(f.Target, s.Z)
 	}
-	if f.K == 0 {
-		return state[T]{Phase: start}
-	}
-	s = evaluate(f.Target, start)
 	var e stepSize[T]
 	for k := 1; k <= f.K; k++ {
 		if k == 1 || f.StepSize.Rows() > 1 { // otherwise, all steps have the same ε
@@ -56,11 +52,9 @@ func (f *Flow[T]) forward(start Phase[T], path *[]Phase[T]) (s state[T]) {
 		if f.Tempering.alpha != nil {
 			s.Rho = ad.Mul(row(f.Tempering.alpha, k-1), s.Rho)
 		}
-		if path != nil {
-			*path = append(*path, s.Phase)
-		}
+		path = append(path, s.Phase)
 	}
-	return s
+	return path, s
 }
 
 // LogDet returns log |det ∇H| = log Π α_k^ℓ [1×1] for ℓ = dims, which is (ℓ/2) log β₀ if the tempering is tied.
@@ -70,4 +64,9 @@ func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
 		return tape.Scalar(0)
 	}
 	return sumOfLogs(f.Tempering.alpha, dims)
+}
+
+// sumOfLogs returns the sum of log v over rows and dimensions [1×1]. A single column of v counts dims times.
+func sumOfLogs[T linalg.Float](v *ad.Var[T], dims int) *ad.Var[T] {
+	return ad.Scale(ad.Sum(ad.Log(v)), T(dims)/T(v.Cols()))
 }

@@ -20,14 +20,17 @@ type Sample[T linalg.Float] struct {
 // 1/√β₀. The estimate p̂_θ(x) is a smooth function of the noise (equation 6, eqn:reparameterization).
 func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T]) Sample[T] {
 	z0, logPrior := prior.Draw(epsilon)
-	mustBe("log q⁰(z₀) of the variational prior", logPrior, z0, 1)
+	mustBe("log q⁰(z₀) of the variational prior", logPrior, 1, z0.Cols())
 	f.Tempering.check(f.K, z0.Rows())
 	start := Phase[T]{Z: z0, Rho: gamma0}
 	if s := f.Tempering.momentumSD; s != nil {
 		start.Rho = ad.Mul(row(s, 0), gamma0)
 	}
-	end := f.forward(start, nil)
-	logVolume := f.Tempering.logVolume(z0.Tape(), z0.Rows())
+	_, end := f.path(start)
+	logVolume := z0.Tape().Scalar(0)
+	if f.Tempering.untied {
+		logVolume = ad.Add(sumOfLogs(f.Tempering.momentumSD, z0.Rows()), f.LogDet(z0.Tape(), z0.Rows()))
+	}
 	return Sample[T]{start, end.Phase, epsilon, gamma0, logPrior, end.logJointOf(f.Target), logVolume}
 }
 
@@ -45,14 +48,13 @@ func (s Sample[T]) LogEstimate() *ad.Var[T] {
 //
 //	log p_θ(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2 + log(s^ℓ Π α_k^ℓ) = log p̂_θ(x) − ½γ₀ᵀγ₀ + ℓ/2.
 //
-// The last logarithm is missing in the paper, because it is zero if the tempering is tied.
-// Because E[½γ₀ᵀγ₀] = ℓ/2, ELBO and LogEstimate have the same mean and the same gradients, but
+// The last logarithm is zero if the tempering is tied, as in the paper. Because E[½γ₀ᵀγ₀] = ℓ/2, ELBO and LogEstimate
+// have the same mean and the same gradients, but
 //
 //	Var(ELBO) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).
 //
-// Var(ELBO) is larger than Var(log p̂) if the covariance is less than ℓ/4. If the flow transforms the prior exactly
-// into the posterior, Var(log p̂) = 0 but Var(ELBO) = ℓ/2. Use ELBO to train, because it needs fewer operations for the
-// same gradients, and LogEstimate to report results.
+// Var(ELBO) is larger if the covariance is less than ℓ/4. If the flow transforms the prior exactly into the posterior,
+// Var(log p̂) = 0 but Var(ELBO) = ℓ/2. Use ELBO, which needs fewer operations, to train, and LogEstimate to report.
 func (s Sample[T]) ELBO() *ad.Var[T] { return s.elbo(s.logPrior) }
 
 // EntropyELBO returns ELBO [1×B] with −log q⁰(z₀) replaced by −log q⁰(z₀) − ½εᵀε + ℓ/2, which has the same mean. If q⁰

@@ -11,51 +11,37 @@ import (
 // An Evidence is an estimate of log p_θ(x) from L draws of p̂_θ(x).
 type Evidence struct {
 	Log           float64 // log (1/L) Σ p̂ᵢ
-	StandardError float64 // of Log, sd(p̂)/(√L · mean(p̂)) by the delta method; +Inf for L = 1
-	// TailShape is the shape k̂ of a generalised Pareto distribution that is fitted to the tail. The tail consists of
-	// the largest min(L/5, 3√L) values p̂ᵢ. For k̂ > ½, p̂ has infinite variance and StandardError is too small. For k̂
-	// > 0.7, no practical L suffices (Vehtari et al., Pareto smoothed importance sampling, 2024). TailShape is +Inf if
-	// the first quartile of the tail is smaller than the largest p̂ᵢ by more than a factor of e⁷⁰⁰. It is NaN if the
-	// tail has fewer than five values, or if the first quartile of the tail equals the largest value below the tail, up
-	// to a rounding error relative to the largest p̂ᵢ.
+	StandardError float64 // of Log, sd(p̂)/(√L · mean(p̂)) by the delta method; NaN for L = 1
+	// TailShape is the shape k̂ of a generalised Pareto distribution that is fitted to the tail, the largest min(L/5,
+	// 3√L) values p̂ᵢ. For k̂ > ½, p̂ has infinite variance and StandardError is too small. For k̂ > 0.7, no practical L
+	// suffices (Vehtari et al., Pareto smoothed importance sampling, 2024). TailShape is +Inf if the largest p̂ᵢ exceeds
+	// the first quartile of the tail by more than a factor of e⁷⁰⁰. It is NaN if the tail has fewer than five values, or
+	// if its first quartile equals the largest value below the tail, up to rounding relative to the largest p̂ᵢ.
 	TailShape float64
 }
 
 // ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L draws of log p̂_θ(x) (Burda, Grosse
 // and Salakhutdinov, 2016). The expectation of the estimate is at most log p_θ(x) and grows with L.
 func ImportanceEstimate(logEstimates []float64) Evidence {
-	n := float64(len(logEstimates))
-	total := linalg.LogSumExp(logEstimates)
-	e := Evidence{Log: total - math.Log(n), StandardError: math.Inf(1), TailShape: tailShape(logEstimates)}
-	if n < 2 {
-		return e
+	mean := linalg.LogSumExp(logEstimates) - math.Log(float64(len(logEstimates)))
+	ratios := make([]float64, len(logEstimates)) // p̂ᵢ/mean
+	for i, l := range logEstimates {
+		ratios[i] = math.Exp(l - mean)
 	}
-	sum := 0.0
-	for _, l := range logEstimates {
-		d := math.Expm1(l - e.Log) // p̂ᵢ/mean − 1
-		sum += d * d
-	}
-	e.StandardError = math.Sqrt(sum / (n - 1) / n)
-	return e
+	_, se := linalg.MeanSE(ratios)
+	return Evidence{mean, se, tailShape(logEstimates)}
 }
 
-// ImportanceBound returns log (1/L) Σ p̂ᵢ over the L adjacent draws of each column. The argument log p̂ is [1×(B·L)],
-// and the result is [1×B]. For every L, the expectation of the result is a lower bound on log p_θ(x), and this bound
-// does not decrease as L increases (Burda, Grosse and Salakhutdinov, 2016). For L = 1, the result is log p̂. The
-// gradient of the result weights each draw by p̂ᵢ/Σ p̂. The signal-to-noise ratio of the gradient with respect to the
-// encoder falls as 1/√L (Rainforth et al., Tighter variational bounds are not necessarily better, 2018).
+// ImportanceBound returns log (1/L) Σ p̂ᵢ [1×B] over the L adjacent draws of each column of log p̂ [1×(B·L)]. Its
+// expectation is a lower bound on log p_θ(x) that does not decrease with L (Burda, Grosse and Salakhutdinov, 2016). Its
+// gradient weights each draw by p̂ᵢ/Σ p̂. The signal-to-noise ratio of the gradient with respect to the encoder falls as
+// 1/√L (Rainforth et al., Tighter variational bounds are not necessarily better, 2018). For L = 1, the result is log p̂.
 func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] {
 	require(logEstimates.Rows() == 1 && L > 0 && logEstimates.Cols()%L == 0, "ImportanceBound: log p̂ is %v for L = %d; it must be [1×(B·L)]", logEstimates.Value.Shape(), L)
-	if L == 1 {
-		return logEstimates
-	}
 	B, t := logEstimates.Cols()/L, logEstimates.Tape()
 	l, largest := ad.Reshape(logEstimates, B, L), t.Matrix(B, 1)
 	for j := range B {
-		largest.Data[j] = slices.Max(l.Value.Row(j))
-		if math.IsInf(float64(largest.Data[j]), 0) {
-			largest.Data[j] = 0 // −∞ − (−∞) would be NaN
-		}
+		largest.Data[j] = max(slices.Max(l.Value.Row(j)), -math.MaxFloat32) // −∞ − (−∞) would be NaN
 	}
 	shift := t.Const(largest)
 	mean := ad.Scale(ad.SumTo(ad.Exp(ad.Sub(l, shift)), B, 1), 1/T(L))

@@ -1,8 +1,6 @@
 package hvae
 
 import (
-	"fmt"
-
 	"hvae/ad"
 	"hvae/linalg"
 )
@@ -28,8 +26,9 @@ func (s Phase[T]) Energy(target Target[T]) *ad.Var[T] {
 // Each line is a shear of phase space, so the Jacobian of the step has determinant 1. A call evaluates two
 // gradients. A Flow of K steps needs only K + 1, because a step begins where the previous step ended.
 func Leapfrog[T linalg.Float](target Target[T], epsilon *ad.Var[T], s Phase[T]) Phase[T] {
-	mustBe("the momentum", s.Rho, s.Z, s.Z.Rows())
-	return leapfrog(target, stepSizeOf(epsilon, 1, 1, s.Z), evaluate(target, s)).Phase
+	mustBe("the momentum", s.Rho, s.Z.Rows(), s.Z.Cols())
+	gradU, _ := PotentialGradient(target, s.Z)
+	return leapfrog(target, stepSizeOf(epsilon, 1, 1, s.Z), state[T]{s, gradU, nil}).Phase
 }
 
 // A state is a phase and the values of the target at its position z.
@@ -39,17 +38,12 @@ type state[T linalg.Float] struct {
 	logJoint *ad.Var[T] // log p_θ(x, z) [1×B], or nil if the target is a ClosedForm
 }
 
-// evaluate evaluates the target at s.Z and returns the state with the phase s. The momentum s.Rho may be nil.
-func evaluate[T linalg.Float](target Target[T], s Phase[T]) state[T] {
-	gradU, logJoint := PotentialGradient(target, s.Z)
-	return state[T]{s, gradU, logJoint}
-}
-
 // leapfrog returns the state after one leapfrog step from s. It evaluates one gradient.
 func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state[T] {
-	rho := ad.MulAdd(e.minusHalf, s.gradU, s.Rho)
-	s = evaluate(target, Phase[T]{Z: ad.MulAdd(e.epsilon, rho, s.Z)})
-	s.Rho = ad.MulAdd(e.minusHalf, s.gradU, rho)
+	s.Rho = ad.MulAdd(e.minusHalf, s.gradU, s.Rho)
+	s.Z = ad.MulAdd(e.epsilon, s.Rho, s.Z)
+	s.gradU, s.logJoint = PotentialGradient(target, s.Z)
+	s.Rho = ad.MulAdd(e.minusHalf, s.gradU, s.Rho)
 	return s
 }
 
@@ -79,9 +73,8 @@ type stepSize[T linalg.Float] struct{ epsilon, minusHalf *ad.Var[T] }
 func stepSizeOf[T linalg.Float](epsilon *ad.Var[T], k, K int, z *ad.Var[T]) stepSize[T] {
 	require(epsilon != nil, "the step size is nil for K = %d steps; it must be [1×%d]", K, z.Rows())
 	rows := epsilon.Rows()
-	if epsilon.Cols() != z.Rows() || rows != 1 && rows != K {
-		panic(fmt.Sprintf("hvae: the step size is %v for z %v; it must be [1×%d], or [%d×%d] with one row per step", epsilon.Value.Shape(), z.Value.Shape(), z.Rows(), K, z.Rows()))
-	}
+	ok := epsilon.Cols() == z.Rows() && (rows == 1 || rows == K)
+	require(ok, "the step size is %v for z %v; it must be [1×%d], or [%d×%d] with one row per step", epsilon.Value.Shape(), z.Value.Shape(), z.Rows(), K, z.Rows())
 	e := row(epsilon, min(k, rows)-1)
 	return stepSize[T]{e, ad.Scale(e, -0.5)}
 }

@@ -11,24 +11,20 @@ import (
 type Optimiser[T linalg.Float] interface {
 	// Start returns, for each running average, the initial value of all its elements.
 	Start() []T
-	// Ascend updates the elements theta of one parameter and their running averages. The slices
-	// theta, gradient and averages[i] have the same length. Steps are numbered from 1.
-	Ascend(step int, theta, gradient []T, averages [][]T)
+	// Ascend updates the elements theta of one parameter and their averages, one per row. Steps are numbered from 1.
+	Ascend(step int, theta, gradient []T, averages linalg.Matrix[T])
 }
 
 // Adamax is the variant of Adam with the infinity norm (Kingma and Ba, 2014, algorithm 2):
 //
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   θ ← θ + rate/(1 − β₁ᵗ)·m/(u + ε).
 //
-// Here t is the step number. Without ε, the update would be 0/0 = NaN for a parameter whose gradients are all zero.
-type Adamax[T linalg.Float] struct {
-	Rate, Beta1, Beta2, Epsilon T
-}
+// Here t is the step number, β₁ = 0.9, β₂ = 0.999 and ε = 1e-8. Without ε, a parameter whose gradients are all zero
+// would become 0/0 = NaN.
+type Adamax[T linalg.Float] struct{ Rate T }
 
-// NewAdamax returns Adamax with β₁ = 0.9, β₂ = 0.999 (Kingma and Ba, 2014) and ε = 1e-8.
-func NewAdamax[T linalg.Float](rate T) *Adamax[T] {
-	return &Adamax[T]{Rate: rate, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
-}
+// NewAdamax returns Adamax with the given learning rate.
+func NewAdamax[T linalg.Float](rate T) *Adamax[T] { return &Adamax[T]{rate} }
 
 // mustBeRate panics unless 0 ≤ rate < ∞.
 func mustBeRate[T linalg.Float](rate T) {
@@ -39,11 +35,13 @@ func mustBeRate[T linalg.Float](rate T) {
 func (*Adamax[T]) Start() []T { return []T{0, 0} }
 
 // Ascend implements Optimiser.
-func (o *Adamax[T]) Ascend(step int, theta, gradient []T, averages [][]T) {
+func (o *Adamax[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[T]) {
 	mustBeRate(o.Rate)
-	rate := o.Rate / T(1-math.Pow(float64(o.Beta1), float64(step)))
+	beta1, beta2, epsilon := T(0.9), T(0.999), T(1e-8)
+	rate := o.Rate / T(1-math.Pow(float64(beta1), float64(step)))
+	m, u := averages.Row(0), averages.Row(1)
 	linalg.For(len(theta), grain, func(lo, hi int) {
-		linalg.Adamax(theta[lo:hi], averages[0][lo:hi], averages[1][lo:hi], gradient[lo:hi], o.Beta1, o.Beta2, rate, o.Epsilon)
+		linalg.Adamax(theta[lo:hi], m[lo:hi], u[lo:hi], gradient[lo:hi], beta1, beta2, rate, epsilon)
 	})
 }
 
@@ -62,10 +60,10 @@ type RMSProp[T linalg.Float] struct{ Rate T }
 func (RMSProp[T]) Start() []T { return []T{1} }
 
 // Ascend implements Optimiser.
-func (o RMSProp[T]) Ascend(_ int, theta, gradient []T, averages [][]T) {
+func (o RMSProp[T]) Ascend(_ int, theta, gradient []T, averages linalg.Matrix[T]) {
 	mustBeRate(o.Rate)
 	decay, epsilon := T(0.9), T(1e-10) // not constants, so that 1 − decay is rounded to T
-	v := averages[0]
+	v := averages.Row(0)
 	for j, g := range gradient {
 		v[j] = decay*v[j] + (1-decay)*g*g
 		theta[j] += o.Rate * g / T(math.Sqrt(float64(v[j]+epsilon)))

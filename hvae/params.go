@@ -12,7 +12,7 @@ import (
 type Param[T linalg.Float] struct {
 	Name     string
 	Value    linalg.Matrix[T]
-	Averages [][]T // running averages of an Optimiser, each with one element per element of Value
+	Averages linalg.Matrix[T] // running averages of an Optimiser, one per row, with a column for each element of Value
 }
 
 // Params is a list of parameters. The zero value is an empty list.

@@ -30,8 +30,7 @@ func (StandardNormal[T]) Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T]) {
 	return epsilon, LogNormal(epsilon)
 }
 
-// DiagonalNormal is the variational prior N(μ, diag(σ²)). Mean is μ and SD is σ. Each is [ℓ×B], or [ℓ×1] if all columns
-// are equal.
+// DiagonalNormal is the variational prior N(μ, diag(σ²)). Mean μ and SD σ are [ℓ×B], or [ℓ×1] if all columns are equal.
 type DiagonalNormal[T linalg.Float] struct{ Mean, SD *ad.Var[T] }
 
 // Draw returns z₀ = μ + σ ⊙ ε [ℓ×B] and log q⁰(z₀) [1×B].

@@ -2,9 +2,9 @@
 //
 //	Caterini, Doucet, Sejdinovic: Hamiltonian Variational Auto-Encoder, NeurIPS 2018.
 //
-// A flow is a sequence of steps of Hamiltonian dynamics. It moves draws from a simple distribution, the
-// variational prior, towards the posterior of a latent variable z, given data x. The flow gives unbiased
-// estimates of the evidence p_θ(x) and a lower bound on log p_θ(x). Training maximises the lower bound.
+// A flow is a sequence of steps of Hamiltonian dynamics. It moves draws from a simple distribution, the variational
+// prior, towards the posterior of a latent variable z, given data x. The flow gives unbiased estimates of the evidence
+// p_θ(x) and a lower bound on log p_θ(x). Training maximises the lower bound.
 //
 // Start with the examples in example_test.go: ExampleHIS estimates p_θ(x) (Algorithm 1), ExampleTrainer trains a flow
 // (Algorithm 2), ExampleTrainer_minibatches trains a variational auto-encoder and reconstructs observations, and
@@ -16,8 +16,7 @@
 // do not match or settings are missing.
 //
 // Read the source in this order: target.go, leapfrog.go, tempering.go, flow.go, prior.go, his.go (Algorithm 1),
-// importance.go, params.go, blocks.go, trainer.go (Algorithm 2), optimise.go, state.go, and ais.go (section 2.2). The
-// package imports ad, linalg and linalg/random.
+// importance.go, params.go, blocks.go, trainer.go (Algorithm 2), optimise.go, and ais.go (section 2.2).
 package hvae
 
 import (
@@ -34,8 +33,7 @@ type Target[T linalg.Float] interface {
 	LogJoint(z *ad.Var[T]) *ad.Var[T]
 }
 
-// A ClosedForm is a target with a formula for ∇U. Leapfrog steps use the formula, so only
-// training needs automatic differentiation.
+// A ClosedForm is a target with a formula for ∇U. With it, only training needs automatic differentiation.
 type ClosedForm[T linalg.Float] interface {
 	Target[T]
 	// PotentialGradient returns ∇U_θ(z|x) = −∇ log p_θ(x, z) [ℓ×B], computed by operations on the tape of z.
@@ -46,9 +44,7 @@ type ClosedForm[T linalg.Float] interface {
 // ClosedForm, logJoint is nil. For other targets, it is log p_θ(x, z) [1×B], which PotentialGradient differentiates.
 func PotentialGradient[T linalg.Float](target Target[T], z *ad.Var[T]) (gradU, logJoint *ad.Var[T]) {
 	if t, ok := target.(ClosedForm[T]); ok {
-		gradU = t.PotentialGradient(z)
-		mustBe("the target's potential gradient", gradU, z, z.Rows())
-		return gradU, nil
+		return mustBe("the target's potential gradient", t.PotentialGradient(z), z.Rows(), z.Cols()), nil
 	}
 	if !z.Live() { // ad.Grad cannot differentiate with respect to a constant
 		z = z.Tape().Leaf(z.Value)
@@ -59,16 +55,15 @@ func PotentialGradient[T linalg.Float](target Target[T], z *ad.Var[T]) (gradU, l
 
 // logJointOf returns log p_θ(x, z) [1×B]. It panics if LogJoint returns another shape.
 func logJointOf[T linalg.Float](target Target[T], z *ad.Var[T]) *ad.Var[T] {
-	l := target.LogJoint(z)
-	mustBe("the target's log joint density", l, z, 1)
-	return l
+	return mustBe("the target's log joint density", target.LogJoint(z), 1, z.Cols())
 }
 
-// mustBe panics unless v is [rows×B], where B is the number of columns of z.
-func mustBe[T linalg.Float](name string, v, z *ad.Var[T], rows int) {
-	if want := (linalg.Shape{Rows: rows, Cols: z.Cols()}); v.Value.Shape() != want {
-		panic(fmt.Sprintf("hvae: %s is %v for z %v; it must be %v", name, v.Value.Shape(), z.Value.Shape(), want))
+// mustBe returns v. It panics unless v is [rows×cols].
+func mustBe[T linalg.Float](name string, v *ad.Var[T], rows, cols int) *ad.Var[T] {
+	if v.Rows() != rows || v.Cols() != cols {
+		panic(fmt.Sprintf("hvae: %s is %v; it must be [%d×%d]", name, v.Value.Shape(), rows, cols))
 	}
+	return v
 }
 
 // require panics with the formatted message unless ok is true.
@@ -85,3 +80,8 @@ func LogNormal[T linalg.Float](x *ad.Var[T]) *ad.Var[T] {
 
 // squaredNorms returns xᵀx [1×B] for the columns of x [ℓ×B].
 func squaredNorms[T linalg.Float](x *ad.Var[T]) *ad.Var[T] { return ad.MulSumTo(x, x, 1, x.Cols()) }
+
+// row returns row k of v as a column [n×1], where n is the number of columns of v.
+func row[T linalg.Float](v *ad.Var[T], k int) *ad.Var[T] {
+	return ad.Reshape(ad.RowRange(v, k, k+1), v.Cols(), 1)
+}

@@ -10,8 +10,7 @@ import (
 
 // A Tempering holds the factors α_k by which a flow multiplies the momentum after each leapfrog step, and the standard
 // deviation s of the initial momentum ρ₀ = s·γ₀. The zero value means no tempering: α_k = 1, s = 1. Tempering helps if
-// the posterior is far from the variational prior or has several modes. Good starts are 1/√β₀ from 1.2 to 2, or α_k =
-// 0.9.
+// the posterior is far from q⁰ or has several modes. Good starts are 1/√β₀ from 1.2 to 2, or α_k = 0.9.
 //
 // The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1, so that the inverse temperature increases from β₀ to β_K
 // = 1 (FixedTempering, FreeTempering). The flow then multiplies volumes by Π α_k^ℓ = s^−ℓ, so for every target, K and ε
@@ -35,8 +34,7 @@ type Tempering[T linalg.Float] struct {
 //
 // For K = 0, it returns no tempering, because β₀ = β_K = 1.
 func FixedTempering[T linalg.Float](K int, invSqrtBeta0 *ad.Var[T]) Tempering[T] {
-	s := invSqrtBeta0.Value.Shape()
-	require(s == linalg.Shape{Rows: 1, Cols: 1}, "FixedTempering: 1/√β₀ is %v; it must be [1×1]", s)
+	mustBe("FixedTempering: 1/√β₀", invSqrtBeta0, 1, 1)
 	mustBeFactors("FixedTempering", "1/√β₀, the momentum's standard deviation,", invSqrtBeta0, 1, T(math.Inf(1)))
 	if K == 0 {
 		return Tempering[T]{}
@@ -90,25 +88,6 @@ func (t Tempering[T]) check(K, dims int) {
 		return
 	}
 	a, s := t.alpha.Value.Shape(), t.momentumSD.Cols()
-	if a.Rows != K || a.Cols != 1 && a.Cols != dims || s != 1 && s != dims {
-		panic(fmt.Sprintf("hvae: α is %v and s is [1×%d] for a flow of K = %d steps and ℓ = %d dimensions; α must be [%d×1] or [%d×%d], and s [1×1] or [1×%d]", a, s, K, dims, K, K, dims, dims))
-	}
-}
-
-// logVolume returns log(s^ℓ Π α_k^ℓ) [1×1] for ℓ = dims. It is the constant 0 if the tempering is tied.
-func (t Tempering[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
-	if !t.untied {
-		return tape.Scalar(0)
-	}
-	return ad.Add(sumOfLogs(t.momentumSD, dims), sumOfLogs(t.alpha, dims))
-}
-
-// sumOfLogs returns the sum of log v over rows and dimensions [1×1]. A single column of v counts dims times.
-func sumOfLogs[T linalg.Float](v *ad.Var[T], dims int) *ad.Var[T] {
-	return ad.Scale(ad.Sum(ad.Log(v)), T(dims)/T(v.Cols()))
-}
-
-// row returns row k of v as a column [n×1], where n is the number of columns of v.
-func row[T linalg.Float](v *ad.Var[T], k int) *ad.Var[T] {
-	return ad.Reshape(ad.RowRange(v, k, k+1), v.Cols(), 1)
+	ok := a.Rows == K && (a.Cols == 1 || a.Cols == dims) && (s == 1 || s == dims)
+	require(ok, "α is %v and s is [1×%d] for a flow of K = %d steps and ℓ = %d dimensions; α must be [%d×1] or [%d×%d], and s [1×1] or [1×%d]", a, s, K, dims, K, K, dims, dims)
 }

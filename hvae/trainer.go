@@ -3,8 +3,8 @@ package hvae
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
+	"sync/atomic"
 
 	"hvae/ad"
 	"hvae/linalg"
@@ -18,10 +18,7 @@ type Bound[T linalg.Float] func(b *Block[T]) *ad.Var[T]
 // row returns bound(b). It panics unless the result is [1×B].
 func (bound Bound[T]) row(b *Block[T]) *ad.Var[T] {
 	require(bound != nil, "the bound is nil")
-	v := bound(b)
-	want := linalg.Shape{Rows: 1, Cols: len(b.Batch)}
-	require(v.Value.Shape() == want, "the bound is %v for a block of %d columns; it must be %v", v.Value.Shape(), len(b.Batch), want)
-	return v
+	return mustBe("the bound of a block", bound(b), 1, len(b.Batch))
 }
 
 // A Trainer maximises the mean of a bound over batches of data by stochastic gradient ascent (Algorithm 2, alg:vi, and
@@ -39,16 +36,9 @@ type Trainer[T linalg.Float] struct {
 	Seed  uint64 // seed of the noise in steps
 
 	optimiser Optimiser[T]
-	steps     int              // number of steps taken
-	shapes    []linalg.Shape   // of the parameters
-	results   []blockResult[T] // memory for the blocks of a batch
-}
-
-// A blockResult holds the bound of a block and its gradient.
-type blockResult[T linalg.Float] struct {
-	bound     float64            // sum over the columns of the block
-	gradients []linalg.Matrix[T] // gradient of bound/(batch size) with respect to each parameter
-	reached   []bool             // in the first step, whether bound depends on each parameter
+	steps     int                  // number of steps taken
+	used      []atomic.Bool        // whether the bound depends on each parameter
+	gradients [][]linalg.Matrix[T] // for each block of a batch, the gradient with respect to each parameter
 }
 
 // NewTrainer returns a trainer that updates params in place. It resets the running averages of all params.
@@ -56,16 +46,16 @@ type blockResult[T linalg.Float] struct {
 func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[T]) *Trainer[T] {
 	require(o != nil, "NewTrainer: the optimiser is nil")
 	t := &Trainer[T]{Evaluator: Evaluator[T]{Params: slices.Clone(params)}, Bound: bound, optimiser: o}
+	t.used, t.gradients = make([]atomic.Bool, len(params)), make([][]linalg.Matrix[T], 1)
 	for i, p := range params {
 		for _, q := range params[:i] {
 			require(p.Name != q.Name, "two parameters are named %q", p.Name)
 			require(!beginsIn(p, q) && !beginsIn(q, p), "the parameters %q and %q share memory", q.Name, p.Name)
 		}
-		t.shapes = append(t.shapes, p.Value.Shape())
-		p.Averages = nil
-		for _, start := range o.Start() {
-			p.Averages = append(p.Averages, slices.Repeat([]T{start}, len(p.Value.Data)))
-		}
+		t.gradients[0] = append(t.gradients[0], linalg.New[T](p.Value.Rows, p.Value.Cols))
+		start := o.Start()
+		p.Averages = linalg.New[T](len(start), len(p.Value.Data))
+		linalg.Copy(p.Averages, linalg.Column(start...))
 	}
 	return t
 }
@@ -89,39 +79,40 @@ func (t *Trainer[T]) Steps() int { return t.steps }
 //   - the bound or its gradient is not finite (the error names the first operation with a non-finite result),
 //   - or, in the first step, the bound does not depend on one of the parameters.
 func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err error) {
-	noise, n, count := random.NewBatch(t.Seed, "algorithm 2 step", t.steps), len(batch), t.count(len(batch))
 	for i, p := range t.Params {
-		require(p.Value.Shape() == t.shapes[i], "the parameter %q is %v, but was %v in NewTrainer", p.Name, p.Value.Shape(), t.shapes[i])
+		was := t.gradients[0][i].Shape()
+		require(p.Value.Shape() == was, "the parameter %q is %v, but was %v in NewTrainer", p.Name, p.Value.Shape(), was)
 	}
-	t.results = append(t.results, make([]blockResult[T], max(0, count-len(t.results)))...)
-	results := t.results[:count]
-	err = t.each(ctx, batch, noise, (*ad.Tape[T]).Leaf, func(b *Block[T]) {
-		r, sum := &results[b.First/t.size()], ad.Sum(t.Bound.row(b))
-		r.bound = float64(sum.Scalar())
-		r.gradients = ad.Backward(r.gradients, ad.Scale(sum, 1/T(n)), b.Params...)
-		if r.reached = r.reached[:0]; t.steps == 0 {
-			for _, p := range b.Params {
-				r.reached = append(r.reached, ad.Depends(sum, p))
+	count := t.count(len(batch))
+	step := pass[T]{batch, random.NewBatch(t.Seed, "algorithm 2 step", t.steps), (*ad.Tape[T]).Leaf}
+	t.gradients = append(t.gradients, make([][]linalg.Matrix[T], max(0, count-len(t.gradients)))...)
+	elbo, err = t.each(ctx, step, func(b *Block[T]) float64 {
+		sum, gradients := ad.Sum(t.Bound.row(b)), &t.gradients[b.First/t.size()]
+		*gradients = ad.Backward(*gradients, ad.Scale(sum, 1/T(len(batch))), b.Params...)
+		for i, p := range b.Params {
+			if !t.used[i].Load() && ad.Depends(sum, p) {
+				t.used[i].Store(true)
 			}
 		}
+		return float64(sum.Scalar())
 	})
 	if err != nil {
 		return 0, err
 	}
-	for _, r := range results {
-		elbo += r.bound
-	}
-	elbo /= float64(n)
-	gradients := addGradients(results)
-	if math.IsNaN(elbo) || math.IsInf(elbo, 0) || slices.ContainsFunc(gradients, notFinite) {
-		where := t.findNonFinite(ctx, batch, noise)
-		if err := ctx.Err(); err != nil {
-			return 0, err
+	gradients := t.gradients[0]
+	for _, block := range t.gradients[1:count] { // in the order of the blocks
+		for i, g := range block {
+			linalg.For(len(g.Data), grain, func(lo, hi int) {
+				sum := linalg.Column(gradients[i].Data[lo:hi]...)
+				linalg.Add(sum, sum, linalg.Column(g.Data[lo:hi]...))
+			})
 		}
-		return elbo, fmt.Errorf("the ELBO (%v) or its gradient is not finite%s", elbo, where)
+	}
+	if elbo-elbo != 0 || slices.ContainsFunc(gradients, notFinite) {
+		return elbo, t.nonFinite(ctx, step, elbo)
 	}
 	for i, p := range t.Params {
-		if t.steps == 0 && !slices.ContainsFunc(results, func(r blockResult[T]) bool { return r.reached[i] }) {
+		if !t.used[i].Load() {
 			return elbo, fmt.Errorf("the bound does not depend on the parameter %q; use the parameter (Block.Var), or do not pass it to NewTrainer", p.Name)
 		}
 	}
@@ -132,44 +123,77 @@ func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err e
 	return elbo, nil
 }
 
-// addGradients adds the gradients of blocks 2, 3, …, in this order, to the gradients of block 1, which it returns.
-func addGradients[T linalg.Float](results []blockResult[T]) []linalg.Matrix[T] {
-	for _, r := range results[1:] {
-		for i, g := range r.gradients {
-			linalg.For(len(g.Data), grain, func(lo, hi int) {
-				sum := linalg.Column(results[0].gradients[i].Data[lo:hi]...)
-				linalg.Add(sum, sum, linalg.Column(g.Data[lo:hi]...))
-			})
-		}
-	}
-	return results[0].gradients
-}
-
 func notFinite[T linalg.Float](m linalg.Matrix[T]) bool { return !linalg.Finite(m) }
 
-// findNonFinite computes the blocks of a step again and returns a description of the first operation whose
-// result is not finite.
-func (t *Trainer[T]) findNonFinite(ctx context.Context, batch []int, noise random.Batch) string {
+// nonFinite computes a step again and returns an error that describes the first operation with a non-finite result.
+func (t *Trainer[T]) nonFinite(ctx context.Context, step pass[T], elbo float64) error {
 	b := &Block[T]{Tape: &ad.Tape[T]{KeepAll: true}}
-	for i := range t.count(len(batch)) {
-		if ctx.Err() != nil {
-			break
+	for i := range t.count(len(step.batch)) {
+		t.start(b, i, step)
+		sum := ad.Sum(t.Bound(b))
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		t.start(b, i, batch, noise, (*ad.Tape[T]).Leaf)
-		sum := ad.Sum(t.Bound.row(b))
 		first, description := b.Tape.FirstNonFinite()
 		if p := slices.Index(b.Params, first); p >= 0 {
 			description += ", the parameter " + t.Params[p].Name
 		}
-		j := slices.IndexFunc(t.results[i].gradients, notFinite)
+		j := slices.IndexFunc(t.gradients[i], notFinite)
 		if first == nil && j >= 0 {
 			ad.Grad(sum, b.Params[j])
 			first, description = b.Tape.FirstNonFinite()
 			description += ", in the gradient of " + t.Params[j].Name
 		}
 		if first != nil {
-			return fmt.Sprintf(": columns %d to %d of the batch, first in %s", b.First, b.First+len(b.Batch)-1, description)
+			last := b.First + len(b.Batch) - 1
+			return fmt.Errorf("the ELBO (%v) or its gradient is not finite: columns %d to %d of the batch, first in %s", elbo, b.First, last, description)
 		}
 	}
-	return " in the sum over blocks, but finite in each block"
+	return fmt.Errorf("the ELBO (%v) or its gradient is not finite in the sum over blocks, but finite in each block", elbo)
+}
+
+// A State is the state of a training run, in a form that encoding/json and encoding/gob can encode. After Restore, a
+// run continues bit-identically if the parameters, optimiser, bound, BlockSize and batches are the same.
+type State[T linalg.Float] struct {
+	Seed   uint64
+	Steps  int        // number of steps taken
+	Params []Param[T] // in the order of NewTrainer
+}
+
+// State returns a copy of the trainer's state.
+func (t *Trainer[T]) State() State[T] {
+	s := State[T]{Seed: t.Seed, Steps: t.steps}
+	for _, p := range t.Params {
+		s.Params = append(s.Params, Param[T]{p.Name, p.Value.Clone(), p.Averages.Clone()})
+	}
+	return s
+}
+
+// Restore sets the trainer's state to a copy of s. It returns an error and changes nothing if s.Steps is negative, an
+// element of s is not finite, or the parameters or averages differ in number, order, names or shapes.
+func (t *Trainer[T]) Restore(s State[T]) error {
+	if got, want := s.layout(), t.State().layout(); got != want || s.Steps < 0 {
+		return fmt.Errorf("cannot restore a state with %d steps and %s into a trainer with %s", s.Steps, got, want)
+	}
+	for _, p := range s.Params {
+		if !linalg.Finite(p.Value) || !linalg.Finite(p.Averages) {
+			return fmt.Errorf("cannot restore a state whose parameter %q, or an average of its gradients, is not finite", p.Name)
+		}
+	}
+	t.Seed, t.steps = s.Seed, s.Steps
+	for i, p := range t.Params {
+		linalg.Copy(p.Value, s.Params[i].Value)
+		linalg.Copy(p.Averages, s.Params[i].Averages)
+	}
+	return nil
+}
+
+// layout returns a description of the names and sizes of all parameters and averages.
+func (s State[T]) layout() string {
+	d := fmt.Sprintf("%d parameters", len(s.Params))
+	for _, p := range s.Params {
+		d += fmt.Sprintf(", %q %v of %d elements", p.Name, p.Value.Shape(), len(p.Value.Data))
+		d += fmt.Sprintf(" with averages %v of %d elements", p.Averages.Shape(), len(p.Averages.Data))
+	}
+	return d
 }

@@ -24,7 +24,7 @@ type gradients[T linalg.Float] struct{ seen [][]T }
 
 func (o *gradients[T]) Start() []T { return nil }
 
-func (o *gradients[T]) Ascend(step int, theta, gradient []T, _ [][]T) {
+func (o *gradients[T]) Ascend(step int, theta, gradient []T, _ linalg.Matrix[T]) {
 	if step > len(o.seen) {
 		o.seen = append(o.seen, nil)
 	}
@@ -184,7 +184,7 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Params[0].Value.Data[0]++ // must not change the trainer, because Restore copies the state
-		s.Params[0].Averages[0][0]++
+		s.Params[0].Averages.Data[0]++
 		steps(restored, 3)
 		if got := restored.State(); !reflect.DeepEqual(got, want) || want.Steps != 6 || want.Seed != 5 {
 			t.Errorf("%T: the restored run ends with %+v, want %+v", o, got, want)
@@ -192,16 +192,16 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 
 		// Restore must reject a state that does not fit the trainer, and change nothing.
 		before := restored.State()
-		restored.State().Params[0].Averages[0][0]++ // must not change the trainer
+		restored.State().Params[0].Averages.Data[0]++ // must not change the trainer
 		for name, damage := range map[string]func(s *hvae.State[float32]){
 			"with -1 steps and":       func(s *hvae.State[float32]) { s.Steps = -1 },
 			"and 1 parameters, ":      func(s *hvae.State[float32]) { s.Params = s.Params[:1] },
 			`"c" [2×1]`:               func(s *hvae.State[float32]) { s.Params[1].Name = "c" },
 			`"a" [1×2]`:               func(s *hvae.State[float32]) { s.Params[0].Value.Rows, s.Params[0].Value.Cols = 1, 2 },
 			`"a" [2×1] of 1 elements`: func(s *hvae.State[float32]) { s.Params[0].Value.Data = []float32{1} },
-			"an average of 1":         func(s *hvae.State[float32]) { s.Params[1].Averages[0] = s.Params[1].Averages[0][:1] },
-			`parameter "b", or an average of its gradients, is not finite`: func(s *hvae.State[float32]) { s.Params[1].Averages[0][1] = float32(math.NaN()) },
-			"of 2 elements into": func(s *hvae.State[float32]) { s.Params[1].Averages = nil },
+			"] of 1 elements into":    func(s *hvae.State[float32]) { s.Params[1].Averages.Data = []float32{1} },
+			`parameter "b", or an average of its gradients, is not finite`: func(s *hvae.State[float32]) { s.Params[1].Averages.Data[1] = float32(math.NaN()) },
+			"averages [0×0] of 0 elements into":                            func(s *hvae.State[float32]) { s.Params[1].Averages = linalg.Matrix[float32]{} },
 		} {
 			s := restored.State()
 			damage(&s)

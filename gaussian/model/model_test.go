@@ -119,9 +119,9 @@ func TestTrainFollowsAlgorithm2(t *testing.T) {
 			return ad.Mean(m.ELBO(leaves, tape.Const(noise)))
 		}
 		optimiser := hvae.RMSProp[float64]{Rate: c.Rate}
-		var averages [][][]float64 // the running averages of the optimiser for each parameter
+		var averages []linalg.Matrix[float64] // the running averages of the optimiser for each parameter
 		for _, p := range m.Params {
-			averages = append(averages, [][]float64{slices.Repeat(optimiser.Start(), len(p.Value.Data))})
+			averages = append(averages, linalg.Of(1, len(p.Value.Data), slices.Repeat(optimiser.Start(), len(p.Value.Data))))
 		}
 		for i := range c.Iterations {
 			gradients := ad.Backward(nil, bound(random.NewBatch(seed, "algorithm 2 step", i), 0, c.Draws), leaves...)
@@ -285,7 +285,7 @@ func TestSummariseAvoidsCancellation(t *testing.T) {
 // RMSProp must follow TensorFlow 1: v ← v + (1 − 0.9)(g² − v), θ ← θ + rate·g/√(v + 10⁻¹⁰), where v = 1 at the start.
 func TestRMSPropMatchesItsFormula(t *testing.T) {
 	o := hvae.RMSProp[float64]{Rate: 0.01}
-	theta, averages, want, v := []float64{1}, [][]float64{o.Start()}, 1.0, 1.0
+	theta, averages, want, v := []float64{1}, linalg.Column(o.Start()...), 1.0, 1.0
 	gradients := append([]float64{3, -1, 0, 100}, make([]float64, 300)...) // the zeros reduce v below 10⁻¹⁰,
 	for i, g := range append(gradients, 1e-5) {                            // so 10⁻¹⁰ matters in the last step
 		o.Ascend(i+1, theta, []float64{g}, averages)

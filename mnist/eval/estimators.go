@@ -107,7 +107,7 @@ func (a Annealing) Bound(ctx context.Context, c model.Checkpoint, stepSizes []fl
 			return
 		}
 		for j := range l {
-			logs[b.First+j], rates[b.First+j] = sign*l[j], end.Acceptance()
+			logs[b.First+j], rates[b.First+j] = sign*l[j], end.Acceptance
 		}
 		done(len(l))
 	})
@@ -123,7 +123,6 @@ func (a Annealing) sampler(c model.Checkpoint, x linalg.Matrix[float32], stepSiz
 	var encoder ad.Tape[float32]
 	mean, std := c.Network(&encoder).Encode(encoder.Const(x))
 	return &hvae.AIS[float32]{
-		Tape:   new(ad.Tape[float32]),
 		Target: func(t *ad.Tape[float32]) hvae.Target[float32] { return c.Network(t).Flow(t.Const(x)).Target },
 		Mean:   mean.Value, SD: std.Value,
 		Steps: a.Steps, Leapfrogs: leapfrogs, StepSizes: stepSizes,

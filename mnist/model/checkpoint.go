@@ -155,8 +155,8 @@ const (
 func (t *Trainer[T]) stored(best []Param[T], f func(p Param[T], prefix string, data []T)) {
 	for _, p := range t.Params {
 		f(p, "", p.Value.Data)
-		f(p, meanPrefix, p.Averages[0])
-		f(p, normPrefix, p.Averages[1])
+		f(p, meanPrefix, p.Averages.Row(0))
+		f(p, normPrefix, p.Averages.Row(1))
 	}
 	for _, p := range best {
 		f(p, bestPrefix, p.Value.Data)

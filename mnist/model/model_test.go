@@ -249,7 +249,7 @@ func TestStepUsesTheGradientOfTheMeanOverTheBatch(t *testing.T) {
 		}
 		var mean []float64
 		for _, p := range params {
-			mean = append(mean, p.Averages[0]...)
+			mean = append(mean, p.Averages.Row(0)...)
 		}
 		difference, size := 0.0, 0.0
 		for i, g := range want {
