@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"hvae/bench/command"
 	"hvae/bench/plot"
 	"hvae/gaussian/model"
 	"hvae/linalg/random"
@@ -27,12 +29,16 @@ var exploreHTML string
 var explorePages = template.Must(template.New("/").Parse(exploreHTML))
 
 // explore serves an interactive web page about the target with two modes until ctx is done.
-func explore(ctx context.Context, o options, stdout io.Writer) error {
-	l, err := net.Listen("tcp", o.http)
+func explore(ctx context.Context, address string, seed uint64, stdout io.Writer) error {
+	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("cannot serve the page at %s: %w; select another address with -http", o.http, err)
+		return command.UsageError("invalid value %q for flag -http: it must be HOST:PORT, such as localhost:8080", address)
 	}
-	server := http.Server{Handler: explorer(o.config.Seed), ReadHeaderTimeout: 10 * time.Second}
+	l, err := net.Listen("tcp", net.JoinHostPort(cmp.Or(host, "localhost"), port))
+	if err != nil {
+		return fmt.Errorf("cannot serve the page at %s: %w; select another address with -http", address, err)
+	}
+	server := http.Server{Handler: explorer(seed), ReadHeaderTimeout: 10 * time.Second}
 	defer context.AfterFunc(ctx, func() { server.Close() })() // Close also ends active requests
 	fmt.Fprintf(stdout, "serving http://%s/; press Ctrl-C to stop\n", l.Addr())
 	if err := server.Serve(l); ctx.Err() == nil {
@@ -128,7 +134,7 @@ func (v *view) compute(ctx context.Context, seed uint64) error {
 		return err
 	}
 	v.Row = summariseModes(f, draws)
-	plane, energy := pathCharts(paths[:int(x["paths"])], "Paths in the plane", "Energy along the paths")
+	plane, energy := pathCharts(paths[:int(x["paths"])], "Paths in the plane")
 	for _, c := range []plot.Chart{plane, energy, histogram(draws, v.Row.ELBO)} {
 		for j := range c.Series {
 			c.Series[j].Label = "" // no legend

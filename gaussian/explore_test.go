@@ -55,7 +55,7 @@ func TestPageShowsNumbersAndFiguresForItsSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plane, energy := pathCharts(paths[:c.paths], "Paths in the plane", "Energy along the paths")
+		plane, energy := pathCharts(paths[:c.paths], "Paths in the plane")
 		for _, chart := range []plot.Chart{plane, energy, histogram(draws, r.ELBO)} {
 			for i := range chart.Series {
 				chart.Series[i].Label = ""

@@ -11,7 +11,7 @@ import (
 
 // figure1 maps file names to the two panels of figure 1 of the paper and to a third panel, which shows only the error
 // of σ. In the second panel, the error of σ with tempering is hidden by the larger error of Δ.
-var figure1 = map[string]figure[model.Outcome]{
+var figure1 = map[string]figure{
 	"figure1a.svg": panel("Comparison across all methods", false, "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb"),
 	"figure1b.svg": panel("HVAE with and without tempering", false, "hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10"),
 	"figure1c.svg": panel("HVAE with and without tempering: σ alone", true, "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 hvae-notemp-k1 hvae-notemp-k10"),
@@ -25,7 +25,7 @@ var labels = map[string]string{
 
 // panel returns a figure that shows the error of θ, or only of σ, as a function of the dimension. It draws one line for
 // each of the given methods that have results, and one for the maximum-likelihood estimate.
-func panel(title string, sigma bool, methods string) figure[model.Outcome] {
+func panel(title string, sigma bool, methods string) figure {
 	return func(rows []model.Outcome) []byte {
 		c := plot.Chart{Title: title, XLabel: "dimension d", YLabel: "mean of ‖θ − θ̂‖² ± s.e.", LogX: true, LogY: true, Dodge: true}
 		rows = slices.SortedStableFunc(slices.Values(rows), func(a, b model.Outcome) int { return a.Dims - b.Dims })

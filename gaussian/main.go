@@ -10,12 +10,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,27 +40,13 @@ log evidence. For example:
 
 func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args)
-	if err != nil {
-		return err
-	}
 	switch {
+	case err != nil:
+		return err
 	case o.http != "":
-		return explore(ctx, o, stdout)
-	case o.twoModes:
-		draw := func(print func(modeRow) error) error { return o.drawModes(ctx, print) }
-		paths := func([]modeRow) []byte { return drawPaths(o.config.Seed) }
-		figures := map[string]figure[modeRow]{"tempering.svg": temperingChart, "trajectory.svg": paths}
-		return run(o, stdout, stderr, figures, o.modesTable, draw)
+		return explore(ctx, o.http, o.config.Seed, stdout)
 	}
-	train := func(print func(model.Outcome) error) error { return o.train(ctx, print, stderr) }
-	figures := figure1
-	if o.gap {
-		figures = map[string]figure[model.Outcome]{"gap.svg": gapChart}
-	}
-	if len(o.dims) == 1 && o.redraw == "" {
-		figures = nil
-	}
-	return run(o, stdout, stderr, figures, o.table, train)
+	return o.run(ctx, stdout, stderr)
 }
 
 // options holds the values of the flags.
@@ -104,19 +88,12 @@ func parse(args []string) (options, error) {
 	f.Count(&o.config.Draws, "batch", 10, 1, "`number` of draws over which each iteration averages the ELBO")
 	f.Float64Var(&o.config.Rate, "lr", 1e-3, "learning `rate` of RMSProp")
 	f.Uint64Var(&o.config.Seed, "seed", 1, "seed for all random numbers; the output does not depend on the number of cores")
-	f.StringVar(&o.out, "out", "", "`folder` for the figures. With several dimensions in -d: figure1a.svg, figure1b.svg and\nfigure1c.svg; with -two-modes: tempering.svg and trajectory.svg. Without -out, the folder is\nthe current folder, and existing figures are not replaced")
+	f.StringVar(&o.out, "out", "", "`folder` for the figures, which are figure1a.svg, figure1b.svg and figure1c.svg. Without -out,\nthey are drawn for several dimensions in -d, into the current folder, and existing figures are\nnot replaced")
 	f.BoolVar(&o.json, "json", false, "print a JSON object for each row instead of a table")
 	f.StringVar(&o.redraw, "redraw", "", "only draw the figures of the results in this `file`, the output of -json")
 	f.BoolVar(&o.gap, "gap", false, "draw gap.svg, the gap between log p(D) and the ELBO against K, instead of figure 1")
-	f.BoolVar(&o.twoModes, "two-modes", false, "instead of running the experiment, show the effect of tempering: apply Algorithm 1\nto a target with two modes, print a table, and draw tempering.svg and trajectory.svg")
-	f.Func("http", "with -two-modes: instead of the table and the figures, serve an interactive web page\nat this `address`, such as localhost:8080 (port 0 selects a free port)", func(s string) error {
-		host, port, err := net.SplitHostPort(s)
-		if err != nil {
-			return fmt.Errorf("it must be HOST:PORT, such as localhost:8080")
-		}
-		o.http = net.JoinHostPort(cmp.Or(host, "localhost"), port)
-		return nil
-	})
+	f.BoolVar(&o.twoModes, "two-modes", false, "instead of running the experiment, show the effect of tempering: apply Algorithm 1\nto a target with two modes, print a table, and draw trajectory.svg")
+	f.StringVar(&o.http, "http", "", "like -two-modes, but instead of the table and the figure, serve an interactive web page at\nthis `address`, such as localhost:8080 (port 0 selects a free port)")
 	if err := f.Parse(args); err != nil {
 		return options{}, err
 	}
@@ -125,27 +102,15 @@ func parse(args []string) (options, error) {
 
 // check returns an error if the learning rate is invalid, or if the given flags cannot be combined.
 func (o options) check(given []string) error {
-	allowed := strings.Join(given, " ")
-	switch {
-	case !(o.config.Rate > 0) || math.IsInf(o.config.Rate, 0):
+	if !(o.config.Rate > 0) || math.IsInf(o.config.Rate, 0) {
 		return command.UsageError(`invalid value "%v" for flag -lr: it must be a positive finite number`, o.config.Rate)
-	case o.http != "" && !o.twoModes:
-		return command.UsageError("-http can be used only with -two-modes")
-	case o.http != "":
-		allowed = "http two-modes seed"
-	case o.redraw != "" && o.twoModes:
-		allowed = "redraw two-modes seed out"
-	case o.redraw != "":
-		allowed = "redraw gap out"
-	case o.twoModes:
-		allowed = "two-modes seed out json"
-	case o.out != "" && len(o.dims) == 1:
-		return command.UsageError("-out needs several dimensions in -d, -two-modes or -redraw: otherwise there are no figures")
 	}
-	mode, others, _ := strings.Cut(allowed, " ")
-	for _, name := range given {
-		if !slices.Contains(strings.Fields(allowed), name) {
-			return command.UsageError("-%s cannot be combined with -%s: the only flags allowed with -%[1]s are -%[3]s", mode, name, strings.ReplaceAll(others, " ", ", -"))
+	for _, allowed := range []string{"http two-modes seed", "two-modes http seed out json", "redraw gap out"} {
+		mode, others, _ := strings.Cut(allowed, " ")
+		for _, name := range given {
+			if slices.Contains(given, mode) && !slices.Contains(strings.Fields(allowed), name) {
+				return command.UsageError("-%s cannot be combined with -%s: the only flags allowed with -%[1]s are -%[3]s", mode, name, strings.ReplaceAll(others, " ", ", -"))
+			}
 		}
 	}
 	return nil

@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -12,50 +15,49 @@ import (
 	"strings"
 
 	"hvae/bench/atomicfile"
+	"hvae/gaussian/model"
 )
 
-// A figure returns an SVG document for the rows of an experiment.
-type figure[R any] func(rows []R) []byte
+// A figure returns an SVG document for the rows of the table.
+type figure func(rows []model.Outcome) []byte
 
-// run prints the rows of an experiment and draws its figures. The keys of figures are file names. The function compute
-// calls its argument print with each row as soon as the row is known, and ends if print returns an error. The function
-// table returns the text to print for the last element of rows. With -redraw, run reads the rows from a file instead of
-// computing and printing them. Without -out, run never replaces a figure.
-func run[R any](
-	o options, stdout, stderr io.Writer,
-	figures map[string]figure[R], table func(rows []R) string, compute func(print func(R) error) error,
-) error {
-	names, folder := slices.Sorted(maps.Keys(figures)), filepath.Clean(o.out)
-	for _, name := range names {
-		if _, err := os.Lstat(name); err == nil && o.out == "" {
-			return fmt.Errorf("%s exists: choose a folder for the figures with -out (-out . replaces the figures in the current folder)", name)
-		}
+// figures returns the figures to draw. The keys are file names.
+func (o options) figures() map[string]figure {
+	switch {
+	case o.twoModes:
+		return map[string]figure{"trajectory.svg": drawPaths}
+	case o.gap:
+		return map[string]figure{"gap.svg": gapChart}
+	case len(o.dims) > 1 || o.redraw != "" || o.out != "":
+		return figure1
 	}
+	return nil
+}
+
+// run prints the rows of the table as soon as they are known, and then draws the figures. With -redraw, it reads the
+// rows from a file and prints nothing. It checks the folder of the figures before any other work.
+func (o options) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	figures := o.figures()
+	names, folder := slices.Sorted(maps.Keys(figures)), filepath.Clean(o.out)
 	if len(names) > 0 {
-		if err := prepare(folder); err != nil {
-			return fmt.Errorf("cannot write figures to the folder %s: %w; select another folder with -out", folder, err)
+		if err := o.prepare(folder, names); err != nil {
+			return err
 		}
 		fmt.Fprintf(stderr, "%s will be written to the folder %s\n", strings.Join(names, ", "), folder)
 	}
-	var rows []R
-	var err error
-	if o.redraw != "" {
-		rows, err = readRows[R](o.redraw)
-	} else {
-		err = compute(func(r R) (err error) {
-			rows = append(rows, r)
-			if o.json {
-				err = json.NewEncoder(stdout).Encode(r)
-			} else {
-				_, err = io.WriteString(stdout, table(rows))
-			}
-			if err != nil {
-				err = fmt.Errorf("cannot write results: %w", err)
-			}
-			return err
-		})
+	var rows []model.Outcome
+	switch {
+	case o.twoModes:
+		err = o.drawModes(ctx, stdout)
+	case o.redraw != "":
+		rows, err = readRows(o.redraw)
+	default:
+		rows, err = o.train(ctx, stdout, stderr)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("%w: the completed rows were printed; no files were written", err)
+	case err != nil:
 		return err
 	}
 	for _, name := range names {
@@ -68,21 +70,37 @@ func run[R any](
 	return nil
 }
 
-// prepare creates a folder. It returns an error if files cannot be created in the folder, so that run fails before
-// training rather than after it.
-func prepare(folder string) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
+// prepare creates a folder. It returns an error if the named files cannot be created in the folder. Without -out, it
+// also returns an error if one of the files exists.
+func (o options) prepare(folder string, names []string) error {
+	err := os.MkdirAll(folder, 0o755)
+	probe, probeErr := os.MkdirTemp(folder, ".figure-*")
+	if err = cmp.Or(err, probeErr, os.Remove(probe)); err != nil {
+		return fmt.Errorf("cannot write figures to the folder %s: %w; select another folder with -out", folder, err)
 	}
-	probe, err := os.MkdirTemp(folder, ".figure-*")
+	for _, name := range names {
+		if _, err := os.Lstat(name); err == nil && o.out == "" {
+			return fmt.Errorf("%s exists: choose a folder for the figures with -out (-out . replaces the figures in the current folder)", name)
+		}
+	}
+	return nil
+}
+
+// print prints a row as a JSON object or as the given text.
+func (o options) print(w io.Writer, row any, text string) (err error) {
+	if o.json {
+		err = json.NewEncoder(w).Encode(row)
+	} else {
+		_, err = io.WriteString(w, text)
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot write results: %w", err)
 	}
-	return os.Remove(probe)
+	return nil
 }
 
 // readRows reads a file that was written with -json and contains one JSON object for each row.
-func readRows[R any](name string) (rows []R, err error) {
+func readRows(name string) (rows []model.Outcome, err error) {
 	b, err := os.ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the results: %w", err)
@@ -90,9 +108,9 @@ func readRows[R any](name string) (rows []R, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(b))
 	decoder.DisallowUnknownFields()
 	for decoder.More() || len(rows) == 0 {
-		var r R
+		var r model.Outcome
 		if err := decoder.Decode(&r); err != nil {
-			return nil, fmt.Errorf("%s, row %d: %w; the file must be the output of -json, with the same -two-modes", name, len(rows)+1, err)
+			return nil, fmt.Errorf("%s, row %d: %w; the file must be the output of -json without -two-modes", name, len(rows)+1, err)
 		}
 		rows = append(rows, r)
 	}

@@ -211,34 +211,35 @@ func TestTwoModesPathsFollowLeapfrogScheme(t *testing.T) {
 			t.Fatal(cmp.Or(err, shortErr))
 		}
 		for i, d := range draws {
-			p := d.Path
-			if want := (TwoModesDraw{d.LogEstimate, []TwoModesPhase{p[0], p[K]}}); !reflect.DeepEqual(short[i], want) {
+			ends := func(v []float64) []float64 { return []float64{v[0], v[K]} }
+			if want := (TwoModesDraw{d.LogEstimate, ends(d.X), ends(d.Y), ends(d.Energy)}); !reflect.DeepEqual(short[i], want) {
 				t.Errorf("%v: draw %d without a path is %v, want %v", f, i, short[i], want)
 			}
+			minimum := potential(3, 0)
 			for k := range K {
-				g, H := gradU(p[k].X, p[k].Y), potential(p[k].X, p[k].Y)
-				coordinates := func(p TwoModesPhase) [2]float64 { return [2]float64{p.X, p.Y} }
-				next, z := coordinates(p[k+1]), coordinates(p[k])
+				g, H := gradU(d.X[k], d.Y[k]), potential(d.X[k], d.Y[k])
+				coordinates := func(k int) [2]float64 { return [2]float64{d.X[k], d.Y[k]} }
+				next, z := coordinates(k+1), coordinates(k)
 				for j := range z {
 					rho := (next[j]-z[j])/f.StepSize + f.StepSize/2*g[j]
 					H += rho * rho / 2
 					if k == 0 {
 						continue
 					}
-					alpha, last := invSqrtBeta(k)/invSqrtBeta(k-1), coordinates(p[k-1])
+					alpha, last := invSqrtBeta(k)/invSqrtBeta(k-1), coordinates(k-1)
 					if want := z[j] + alpha*(z[j]-last[j]) - 0.5*f.StepSize*f.StepSize*(1+alpha)*g[j]; !(math.Abs(next[j]-want) <= 1e-10) {
 						t.Fatalf("%v: z_%d is %v, want %v", f, k+1, next[j], want)
 					}
 				}
-				if !(math.Abs(p[k].Energy-H) <= 1e-8) {
-					t.Errorf("%v: H at step %d is %v, want %v", f, k, p[k].Energy, H)
+				if !(math.Abs(d.Energy[k]-(H-minimum)) <= 1e-8) {
+					t.Errorf("%v: H − min U at step %d is %v, want %v", f, k, d.Energy[k], H-minimum)
 				}
 			}
 			// ½‖ρ₀‖² and ½‖ρ_K‖²
-			first, last := p[0].Energy-potential(p[0].X, p[0].Y), p[K].Energy-potential(p[K].X, p[K].Y)
+			first, last := d.Energy[0]+minimum-potential(d.X[0], d.Y[0]), d.Energy[K]+minimum-potential(d.X[K], d.Y[K])
 			q, s := f.PriorSD, f.MomentumSD
-			logPrior := -(math.Pow(p[0].X+3, 2)+p[0].Y*p[0].Y)/(2*q*q) - math.Log(2*math.Pi*q*q)
-			want := -potential(p[K].X, p[K].Y) - last - 2*math.Log(f.InvSqrtBeta0) - logPrior + first/(s*s) + 2*math.Log(s)
+			logPrior := -(math.Pow(d.X[0]+3, 2)+d.Y[0]*d.Y[0])/(2*q*q) - math.Log(2*math.Pi*q*q)
+			want := -potential(d.X[K], d.Y[K]) - last - 2*math.Log(f.InvSqrtBeta0) - logPrior + first/(s*s) + 2*math.Log(s)
 			if !(math.Abs(d.LogEstimate-want) <= 1e-8) {
 				t.Errorf("%v: log p̂ of draw %d is %v, want %v", f, i, d.LogEstimate, want)
 			}
