@@ -25,8 +25,7 @@ import (
 //go:embed explore.html
 var exploreHTML string
 
-// explorePages maps the paths / and /view to templates.
-var explorePages = template.Must(template.New("/").Parse(exploreHTML))
+var page = template.Must(template.New("").Parse(exploreHTML))
 
 // explore serves an interactive web page about the target with two modes until ctx is done.
 func explore(ctx context.Context, address string, seed uint64, stdout io.Writer) error {
@@ -67,71 +66,61 @@ var (
 	temperings = []string{"fixed", "free", "untied", "none"}
 )
 
-// A view holds the data for the templates in explore.html: the settings of the page and the results for them.
+// A view holds the data for the template explore.html: the settings of the page and the results for them.
 type view struct {
 	Sliders    []slider
 	Temperings []string
-	Tempering  string
 	Invalid    []string // a message about each invalid setting; the view uses the default value instead
 	Row        modeRow
 	Figures    []template.HTML
-}
-
-// explorer returns the HTTP handler of the interactive page. The query of the URL contains the settings.
-// The handler serves the page with the form at /, and the numbers and figures at /view.
-func explorer(seed uint64) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		page, v := explorePages.Lookup(r.URL.Path), newView(r.URL.Query())
-		switch {
-		case page == nil:
-			http.NotFound(w, r)
-		case r.URL.Path == "/view" && v.compute(r.Context(), seed) != nil: // the browser has disconnected
-		default:
-			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			page.Execute(w, v) // an error means that the browser has disconnected
-		}
-	})
-}
-
-// newView returns a view with the settings in the query of a URL. Missing and invalid settings get their
-// default values.
-func newView(q url.Values) *view {
-	v := &view{Sliders: slices.Clone(sliders), Temperings: temperings, Tempering: temperings[0]}
-	if name := q.Get("tempering"); slices.Contains(temperings, name) {
-		v.Tempering = name
-	} else if q.Has("tempering") {
-		v.Invalid = append(v.Invalid, fmt.Sprintf("tempering=%.40s is unknown", name))
-	}
-	for i := range v.Sliders {
-		s := &v.Sliders[i]
-		x, err := strconv.ParseFloat(q.Get(s.Name), 64)
-		if err == nil && x >= s.Min && x <= s.Max && (s.Step < 1 || x == math.Trunc(x)) {
-			s.Value = x
-		} else if q.Has(s.Name) {
-			v.Invalid = append(v.Invalid, fmt.Sprintf("%s=%.40s is not a number from %v to %v", s.Name, q.Get(s.Name), s.Min, s.Max))
-		}
-	}
-	return v
 }
 
 // The mutex computing ensures that only one view is computed at a time, because a view with K = 256 needs about 50 MB
 // of memory.
 var computing sync.Mutex
 
-// compute computes the row of numbers and the figures for the settings of v. The noise is the same for all settings, so
-// that two views differ only because of their settings. If ctx is done, compute returns ctx.Err().
-func (v *view) compute(ctx context.Context, seed uint64) error {
-	computing.Lock()
-	defer computing.Unlock()
-	x := map[string]float64{}
-	for _, s := range v.Sliders {
+// explorer returns the HTTP handler of the interactive page. The query of the URL contains the settings.
+func explorer(seed uint64) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) {
+		computing.Lock()
+		v, err := newView(r.Context(), r.URL.Query(), seed)
+		computing.Unlock()
+		if err == nil {
+			page.Execute(w, v)
+		} // otherwise, or if Execute returns an error, the browser has disconnected
+	})
+	return mux
+}
+
+// newView returns a view for the settings in the query of a URL. Missing and invalid settings get their default values.
+// The noise is the same for all settings, so that two views differ only because of their settings. If ctx is done,
+// newView returns ctx.Err().
+func newView(ctx context.Context, q url.Values, seed uint64) (*view, error) {
+	v := &view{Sliders: slices.Clone(sliders), Temperings: temperings}
+	tempering := q.Get("tempering")
+	if !slices.Contains(temperings, tempering) {
+		if q.Has("tempering") {
+			v.Invalid = append(v.Invalid, fmt.Sprintf("tempering=%.40s is unknown", tempering))
+		}
+		tempering = temperings[0]
+	}
+	x := map[string]float64{} // the values of the sliders
+	for i := range v.Sliders {
+		s := &v.Sliders[i]
+		value, err := strconv.ParseFloat(q.Get(s.Name), 64)
+		if err == nil && value >= s.Min && value <= s.Max && (s.Step < 1 || value == math.Trunc(value)) {
+			s.Value = value
+		} else if q.Has(s.Name) {
+			v.Invalid = append(v.Invalid, fmt.Sprintf("%s=%.40s is not a number from %v to %v", s.Name, q.Get(s.Name), s.Min, s.Max))
+		}
 		x[s.Name] = s.Value
 	}
-	f := model.TwoModesFlow{Tempering: v.Tempering, PriorSD: x["q"], MomentumSD: x["s"], InvSqrtBeta0: x["start"], StepSize: x["eps"], K: int(x["K"])}
+	f := model.TwoModesFlow{Tempering: tempering, PriorSD: x["q"], MomentumSD: x["s"], InvSqrtBeta0: x["start"], StepSize: x["eps"], K: int(x["K"])}
 	paths, _ := f.Draw(ctx, 12, random.Stream(seed, "two modes page paths"), true)
 	draws, err := f.Draw(ctx, 2000, random.Stream(seed, "two modes page"), false)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	v.Row = summariseModes(f, draws)
 	plane, energy := pathCharts(paths[:int(x["paths"])], "Paths in the plane")
@@ -141,7 +130,7 @@ func (v *view) compute(ctx context.Context, seed uint64) error {
 		}
 		v.Figures = append(v.Figures, template.HTML(c.SVG()))
 	}
-	return nil
+	return v, nil
 }
 
 // histogram returns a histogram of log p̂. The bins are one nat wide, from −40 to 10 nats. The first bin also counts
@@ -153,13 +142,10 @@ func histogram(draws []model.TwoModesDraw, elbo float64) plot.Chart {
 		fractions[int(min(max(d.LogEstimate, low), high-1)-low)] += 1 / float64(len(draws))
 	}
 	c := plot.Chart{Title: "Estimates of log p(x) = 0", XLabel: "log p̂ (nats)", YLabel: "fraction of draws", Width: 340, Height: 160}
-	outline := func(x, y float64) { addPoint(&c, "draws", plot.Line, x, y) }
-	outline(low, 0)
 	for i, f := range fractions {
-		outline(low+float64(i), f)
-		outline(low+float64(i+1), f)
+		addPoint(&c, "draws", plot.Line, low+float64(i), f)
+		addPoint(&c, "draws", plot.Line, low+float64(i+1), f)
 	}
-	outline(high, 0)
 	addPoint(&c, "ELBO", plot.Dashed, max(elbo, low), 0)
 	addPoint(&c, "ELBO", plot.Dashed, max(elbo, low), slices.Max(fractions[:]))
 	return c

@@ -42,13 +42,13 @@ func TestPageShowsNumbersAndFiguresForItsSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := summariseModes(c.flow, draws)
-		view := get(t.Context(), "/view?"+query).Body.String()
+		page := get(t.Context(), "/?"+query).Body.String()
 		for _, want := range []string{
 			fmt.Sprintf("ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f</b>", r.ELBO, r.Variance),
 			fmt.Sprintf("nearest mode <b>%.2f</b>,\n  <b>%.1f %%</b> of 2000 draws change mode", r.EndSD, r.ChangedMode),
 		} {
-			if !strings.Contains(view, want) {
-				t.Errorf("the view for %q does not contain %q", query, want)
+			if !strings.Contains(page, want) {
+				t.Errorf("the page for %q does not contain %q", query, want)
 			}
 		}
 		paths, err := c.flow.Draw(t.Context(), 12, random.Stream(5, "two modes page paths"), true)
@@ -60,11 +60,10 @@ func TestPageShowsNumbersAndFiguresForItsSettings(t *testing.T) {
 			for i := range chart.Series {
 				chart.Series[i].Label = ""
 			}
-			if !strings.Contains(view, string(chart.SVG())) {
-				t.Errorf("the view for %q does not contain the figure %q", query, chart.Title)
+			if !strings.Contains(page, string(chart.SVG())) {
+				t.Errorf("the page for %q does not contain the figure %q", query, chart.Title)
 			}
 		}
-		page := get(t.Context(), "/?"+query).Body.String()
 		for _, want := range []string{"<option selected>" + c.flow.Tempering, fmt.Sprintf(`name="K" min="1" max="256" step="1" value="%d"`, c.flow.K), fmt.Sprintf(`name="paths" min="1" max="12" step="1" value="%d" data-for=""`, c.paths), `data-for="untied"`} {
 			if !strings.Contains(page, want) {
 				t.Errorf("%q: the form does not contain %s", query, want)
@@ -74,21 +73,16 @@ func TestPageShowsNumbersAndFiguresForItsSettings(t *testing.T) {
 }
 
 func TestInvalidSettingsShowTheDefaultAndANotice(t *testing.T) {
-	defaults := newView(nil)
+	defaults := get(t.Context(), "/").Body.String()
 	for query, want := range map[string]string{
 		"K=0": "K=0 is not a number from 1 to 256", "K=257": "K=257 is not", "K=1.5": "K=1.5 is not", "K=abc": "K=abc is not",
 		"paths=13": "paths=13 is not a number from 1 to 12", "eps=NaN": "eps=NaN is not", "start=0.9": "start=0.9 is not", "tempering=<hot": "tempering=&lt;hot is unknown",
 		"K=0&eps=2": "K=0 is not a number from 1 to 256; eps=2 is not a number from 0.01 to 0.5.",
 	} {
-		r := httptest.NewRequest("GET", "/?"+query, nil)
-		v := newView(r.URL.Query())
-		for i, s := range v.Sliders {
-			if s != defaults.Sliders[i] {
-				t.Errorf("%s: the slider %+v differs from its default %+v", query, s, defaults.Sliders[i])
-			}
-		}
-		if page := get(t.Context(), "/?"+query).Body.String(); !strings.Contains(page, want) {
-			t.Errorf("%s: the page does not contain %q", query, want)
+		page := get(t.Context(), "/?"+query).Body.String()
+		notice := regexp.MustCompile(`<p role="alert">The address has invalid settings.*</p>`).FindString(page)
+		if !strings.Contains(notice, want) || strings.Replace(page, notice, "", 1) != defaults {
+			t.Errorf("%s: the notice is %q, want %q and the page of the defaults", query, notice, want)
 		}
 	}
 	if w := get(t.Context(), "/other"); w.Code != http.StatusNotFound {
@@ -100,9 +94,13 @@ func TestInvalidSettingsShowTheDefaultAndANotice(t *testing.T) {
 func TestSlidersHaveAnEffectOnTheirTemperings(t *testing.T) {
 	for _, tempering := range temperings {
 		query := "K=2&q=0.6&tempering=" + tempering
-		before := get(t.Context(), "/view?"+query).Body.String()
+		view := func(query string) string { // the page without the form
+			_, view, _ := strings.Cut(get(t.Context(), "/?"+query).Body.String(), `<div id="view"`)
+			return view
+		}
+		before := view(query)
 		for _, s := range sliders {
-			after := get(t.Context(), fmt.Sprintf("/view?%s=%v&%s", s.Name, s.Min, query)).Body.String()
+			after := view(fmt.Sprintf("%s=%v&%s", s.Name, s.Min, query))
 			if used := s.For == "" || slices.Contains(strings.Fields(s.For), tempering); used != (after != before) {
 				t.Errorf("tempering %s: %s is used for %q, but a change has an effect: %v", tempering, s.Name, s.For, after != before)
 			}
@@ -114,7 +112,7 @@ func TestOneViewIsComputedAtATime(t *testing.T) {
 	computing.Lock()
 	waiting := make(chan *httptest.ResponseRecorder)
 	ctx, disconnect := context.WithCancel(t.Context())
-	go func() { waiting <- get(ctx, "/view") }()
+	go func() { waiting <- get(ctx, "/") }()
 	select {
 	case w := <-waiting:
 		t.Errorf("a second view is computed: %q", w.Body)
@@ -136,7 +134,7 @@ func TestHistogramCountsEveryDraw(t *testing.T) {
 	want := map[float64]float64{-40: 0.4, -1: 0.1, 0: 0.2, 9: 0.3}
 	s := c.Series[0]
 	for i := range 50 {
-		low, j := float64(i-40), 2*i+1
+		low, j := float64(i-40), 2*i
 		if s.X[j] != low || s.X[j+1] != low+1 || math.Abs(s.Y[j]-want[low]) > 1e-12 || s.Y[j+1] != s.Y[j] {
 			t.Errorf("the bin [%v, %v] has the points (%v, %v) and (%v, %v), want the height %v", low, low+1, s.X[j], s.Y[j], s.X[j+1], s.Y[j+1], want[low])
 		}
