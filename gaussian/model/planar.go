@@ -55,19 +55,16 @@ func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]
 	wu := ad.Dot(w, u)
 	m := ad.AddConst(ad.Softplus(wu), -1)
 	uHat := ad.MulAdd(ad.Div(ad.Sub(m, wu), ad.Dot(w, w)), w, u)
-	zK, h := planarLayers(z, uHat, w, b, K)
-	det := ad.MulAdd(ad.Neg(m), ad.Square(h), ad.AddConst(m, 1))
-	return zK, ad.SumTo(ad.Log(det), 1, z.Cols())
-}
-
-// planarLayers returns z_K [d×n] and the activations tanh(wᵀz + b) of all layers [K×n]. It splits
-// the layers into halves recursively, so that each activation is copied only about log₂ K times.
-func planarLayers(z, uHat, w, b *ad.Var[float64], K int) (zK, h *ad.Var[float64]) {
-	if K == 1 {
-		h := ad.Tanh(ad.Add(ad.MulSumTo(w, z, 1, z.Cols()), b))
-		return ad.MulAdd(uHat, h, z), h
+	var h *ad.Var[float64] // the activations tanh(wᵀz + b) of all layers [K×n]
+	for k := range K {
+		activation := ad.Tanh(ad.Add(ad.MulSumTo(w, z, 1, z.Cols()), b))
+		z = ad.MulAdd(uHat, activation, z)
+		if k == 0 {
+			h = activation
+		} else {
+			h = ad.Stack(h, activation)
+		}
 	}
-	z, first := planarLayers(z, uHat, w, b, K/2)
-	z, rest := planarLayers(z, uHat, w, b, K-K/2)
-	return z, ad.Stack(first, rest)
+	det := ad.MulAdd(ad.Neg(m), ad.Square(h), ad.AddConst(m, 1))
+	return z, ad.SumTo(ad.Log(det), 1, z.Cols())
 }
