@@ -22,44 +22,33 @@ func NewHVAE(data Data, K int, tempering string) *Method {
 	d := len(data.Mean)
 	m := newMethod(d, 2*d) // the noise consists of z₀ [d] and γ₀ [d]
 	m.add("step_size_logit", 1, d, hvae.Unconstrain(0.005, 0, maxStepSize))
-	m.Tempering = func([]*ad.Var[float64]) (none hvae.Tempering[float64]) { return none }
+	temperingOf := func([]*ad.Var[float64]) (none hvae.Tempering[float64]) { return none }
 	switch tempering {
 	case "fixed":
 		m.add("log_temperature", 1, 1, hvae.Unconstrain(5, 1, inf))
-		m.Tempering = func(params []*ad.Var[float64]) hvae.Tempering[float64] {
+		temperingOf = func(params []*ad.Var[float64]) hvae.Tempering[float64] {
 			return hvae.FixedTempering(K, hvae.Constrain(params[3], 1, inf))
 		}
 	case "untied":
 		m.add("log_alpha", K, 1, math.Log(5)/float64(-K))
 		m.add("log_momentum_sd", 1, 1, math.Log(5))
-		m.Tempering = func(params []*ad.Var[float64]) hvae.Tempering[float64] {
+		temperingOf = func(params []*ad.Var[float64]) hvae.Tempering[float64] {
 			return hvae.UntiedTempering(ad.Exp(params[3]), ad.Exp(params[4]))
 		}
 	}
 	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
 		target := NewTarget(data, params[0], params[1])
-		flow := hvae.Flow[float64]{Target: target, K: K, StepSize: hvae.Constrain(params[2], 0, maxStepSize), Tempering: m.Tempering(params)}
+		flow := hvae.Flow[float64]{Target: target, K: K, StepSize: hvae.Constrain(params[2], 0, maxStepSize), Tempering: temperingOf(params)}
 		epsilon, gamma0 := ad.RowRange(noise, 0, d), ad.RowRange(noise, d, 2*d)
 		return hvae.HIS(&flow, hvae.StandardNormal[float64]{}, epsilon, gamma0).ELBO()
 	}
+	m.Temperature = func(params []*ad.Var[float64]) (beta0, volume float64) {
+		t := temperingOf(params)
+		if t.Alpha() == nil {
+			return 1, 1
+		}
+		sd := t.MomentumSD().Scalar()
+		return 1 / (sd * sd), sd * math.Exp(ad.Sum(ad.Log(t.Alpha())).Scalar())
+	}
 	return m
-}
-
-// Temperature returns β₀ = 1/s² and volume = s·Π α_k for the current parameters of HVAE, where s is the standard
-// deviation of the initial momentum. The volume is 1 unless the tempering is untied. For other methods, both are 0.
-func (m *Method) Temperature() (beta0, volume float64) {
-	if m.Tempering == nil {
-		return 0, 0
-	}
-	var tape ad.Tape[float64]
-	var params []*ad.Var[float64]
-	for _, p := range m.Params {
-		params = append(params, tape.Const(p.Value))
-	}
-	t := m.Tempering(params)
-	if t.Alpha() == nil {
-		return 1, 1
-	}
-	sd := t.MomentumSD().Scalar()
-	return 1 / (sd * sd), sd * math.Exp(ad.Sum(ad.Log(t.Alpha())).Scalar())
 }

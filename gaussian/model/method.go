@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"regexp"
 	"strconv"
@@ -22,8 +21,9 @@ type Method struct {
 	// bound has a closed form, ELBO returns the exact bound [1×1]. The slice params contains Params as variables on
 	// a tape. ELBO is safe for concurrent use.
 	ELBO func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
-	// Tempering returns the tempering of HVAE. It is nil for other methods.
-	Tempering func(params []*ad.Var[float64]) hvae.Tempering[float64]
+	// Temperature returns β₀ = 1/s² and volume = s·Π α_k of HVAE, where s is the standard deviation of the initial
+	// momentum. The volume is 1 unless the tempering is untied. Temperature is nil for other methods.
+	Temperature func(params []*ad.Var[float64]) (beta0, volume float64)
 }
 
 // newMethod returns a method with the parameters Δ [d×1] and log σ [d×1]. All elements of Δ start at 0,
@@ -60,19 +60,15 @@ func Parse(name string) (family string, K int) {
 
 // NewMethod returns the named method for a dataset. The names are vb, hvae-kK, hvae-notemp-kK, hvae-untied-kK and
 // nf-kK, where K is the number of steps or layers. The parameters have their initial values, some of which are drawn
-// from rng. NewMethod panics if the name is unknown.
+// from rng.
 func NewMethod(name string, data Data, rng *rand.Rand) *Method {
 	switch family, K := Parse(name); family {
-	case "hvae":
-		return NewHVAE(data, K, "fixed")
-	case "hvae-notemp":
-		return NewHVAE(data, K, "none")
-	case "hvae-untied":
-		return NewHVAE(data, K, "untied")
 	case "nf":
 		return NewPlanar(data, K, rng)
 	case "vb":
 		return NewMeanField(data)
+	default:
+		tempering := map[string]string{"hvae": "fixed", "hvae-notemp": "none", "hvae-untied": "untied"}
+		return NewHVAE(data, K, tempering[family])
 	}
-	panic(fmt.Sprintf("model: unknown method %q", name))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"time"
 
 	"hvae/ad"
@@ -48,57 +49,49 @@ func (r Run) Cost() int {
 // Train trains a method on a dataset. Except for Seconds, the outcome depends only on c and run. The dataset does not
 // depend on the method. Before each group of at most 100 iterations, Train calls progress with the size of the group.
 // If ctx is done, Train returns ctx.Err(). If training diverges, Train returns an error that describes the run, the
-// iteration and the parameters.
+// number of iterations and the parameters.
 func (c Config) Train(ctx context.Context, run Run, progress func(iterations int)) (Outcome, error) {
 	start := time.Now()
-	truth := Truth(run.Dims)
-	data := Draw(ctx, truth, c.Points, random.Stream(c.Seed, "gaussian data", run.Dims, run.Dataset))
-	if ctx.Err() != nil {
-		return Outcome{}, ctx.Err()
+	stream := func(purpose string) *rand.Rand {
+		return random.Stream(c.Seed, "gaussian "+purpose, run.Dims, run.Dataset)
 	}
-	m := NewMethod(run.Method, data, random.Stream(c.Seed, "gaussian start "+run.Method, run.Dims, run.Dataset))
-	elbo, err := c.optimise(ctx, m, random.Stream(c.Seed, "gaussian noise "+run.Method, run.Dims, run.Dataset).Uint64(), progress)
-	if ctx.Err() != nil {
+	truth := Truth(run.Dims)
+	data := Draw(ctx, truth, c.Points, stream("data"))
+	m := NewMethod(run.Method, data, stream("start "+run.Method))
+	trainer, draws := NewTrainer(m, c.Rate, stream("noise "+run.Method).Uint64()), make([]int, c.Draws)
+	var err error
+	for err == nil && trainer.Steps() < c.Iterations {
+		if trainer.Steps()%100 == 0 {
+			progress(min(100, c.Iterations-trainer.Steps()))
+		}
+		_, err = trainer.Step(ctx, draws)
+	}
+	o := Outcome{Run: run, Datasets: 1}
+	if err == nil {
+		o.ELBO, _, err = trainer.Evaluate(ctx, make([]int, 10_000), trainer.Seed, trainer.Bound)
+	}
+	if m.Temperature != nil {
+		trainer.Each(ctx, draws[:1], 0, func(b *hvae.Block[float64]) { o.Beta0, o.Volume = m.Temperature(b.Params) })
+	}
+	if ctx.Err() != nil { // possibly before all dimensions were drawn
 		return Outcome{}, ctx.Err()
 	}
 	sigma := linalg.New[float64](run.Dims, 1)
 	linalg.Exp(sigma, m.Params[1].Value)
-	theta, best := Theta{m.Params[0].Value.Data, sigma.Data}, data.MaximumLikelihood()
-	o := Outcome{
-		Run: run, Datasets: 1, Theta: theta, ELBO: elbo, TiedLimit: data.TiedLimit(theta),
-		DeltaErr: squaredDistance(truth.Delta, theta.Delta), MLEDeltaErr: squaredDistance(truth.Delta, best.Delta),
-		SigmaErr: squaredDistance(truth.Sigma, theta.Sigma), MLESigmaErr: squaredDistance(truth.Sigma, best.Sigma),
-		LogEvidence: data.LogEvidence(theta), MLEEvidence: data.LogEvidence(best),
-		Seconds: time.Since(start).Seconds(),
-	}
-	o.Err, o.mleErr, o.Gap = o.DeltaErr+o.SigmaErr, o.MLEDeltaErr+o.MLESigmaErr, o.LogEvidence-o.ELBO
-	o.Beta0, o.Volume = m.Temperature()
+	o.Theta = Theta{m.Params[0].Value.Data, sigma.Data}
+	best := data.MaximumLikelihood()
+	o.DeltaErr, o.SigmaErr, o.Err = o.Theta.errors(truth)
+	o.MLEDeltaErr, o.MLESigmaErr, o.mleErr = best.errors(truth)
+	o.LogEvidence, o.MLEEvidence, o.TiedLimit = data.LogEvidence(o.Theta), data.LogEvidence(best), data.TiedLimit(o.Theta)
+	o.Gap, o.Seconds = o.LogEvidence-o.ELBO, time.Since(start).Seconds()
 	if bad := o.Gap + o.Err; err == nil && (math.IsNaN(bad) || math.IsInf(bad, 0)) {
-		err = fmt.Errorf("after %d iterations: the ELBO is %v and log p(D) is %v", c.Iterations, o.ELBO, o.LogEvidence)
+		err = fmt.Errorf("the ELBO is %v and log p(D) is %v", o.ELBO, o.LogEvidence)
 	}
 	if err != nil {
-		err = fmt.Errorf("%s on dataset %d (d = %d) diverged %w; try a smaller -lr\nthe parameters are", run.Method, run.Dataset+1, run.Dims, err)
+		err = fmt.Errorf("%s on dataset %d (d = %d) diverged after %d iterations: %w; try a smaller -lr\nthe parameters are", run.Method, run.Dataset+1, run.Dims, trainer.Steps(), err)
 		for _, p := range m.Params {
 			err = fmt.Errorf("%w\n  %s = %.5g", err, p.Name, p.Value.Data)
 		}
 	}
 	return o, err
-}
-
-// optimise maximises the ELBO of m. It returns the final ELBO, averaged over 10,000 draws.
-func (c Config) optimise(ctx context.Context, m *Method, seed uint64, progress func(iterations int)) (elbo float64, err error) {
-	trainer, draws := NewTrainer(m, c.Rate, seed), make([]int, c.Draws)
-	const stride = 100
-	for i := range c.Iterations {
-		if i%stride == 0 {
-			progress(min(stride, c.Iterations-i))
-		}
-		if _, err := trainer.Step(ctx, draws); err != nil {
-			return 0, fmt.Errorf("at iteration %d: %w", i+1, err)
-		}
-	}
-	if elbo, _, err = trainer.Evaluate(ctx, make([]int, 10_000), seed, trainer.Bound); err != nil {
-		return 0, fmt.Errorf("after %d iterations: %w", c.Iterations, err)
-	}
-	return elbo, nil
 }

@@ -29,10 +29,11 @@ func Truth(d int) (t Theta) {
 	return t
 }
 
-// squaredDistance returns ‖a − b‖².
-func squaredDistance(a, b []float64) (sum float64) {
-	for i := range a {
-		sum += (a[i] - b[i]) * (a[i] - b[i])
+// errors returns ‖Δ − Δ_t‖² and ‖σ − σ_t‖² for t = (Δ_t, σ_t), and their sum.
+func (t Theta) errors(truth Theta) (delta, sigma, sum float64) {
+	for j := range t.Delta {
+		delta += (t.Delta[j] - truth.Delta[j]) * (t.Delta[j] - truth.Delta[j])
+		sigma += (t.Sigma[j] - truth.Sigma[j]) * (t.Sigma[j] - truth.Sigma[j])
 	}
-	return sum
+	return delta, sigma, delta + sigma
 }
