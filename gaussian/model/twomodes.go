@@ -9,7 +9,6 @@ import (
 	"hvae/hvae"
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
-	"hvae/linalg/random"
 )
 
 // TwoModes is a target that shows the effect of tempering (section 2.3). It is a density on the
@@ -45,42 +44,35 @@ type TwoModesDraw struct {
 // ChangesMode reports whether the draw starts and ends in different modes.
 func (d TwoModesDraw) ChangesMode() bool { return d.X[0]*d.X[len(d.X)-1] < 0 }
 
-// Draw returns n draws; see Run. If ctx is done, it returns ctx.Err().
+// Draw returns n draws. If paths is false, the paths have only the elements for k = 0 and k = K. If ctx is done, Draw
+// returns ctx.Err().
 func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand, paths bool) (draws []TwoModesDraw, err error) {
+	var t ad.Tape[float64]
 	for len(draws) < n && ctx.Err() == nil {
-		size := min(500, n-len(draws))
-		epsilon, gamma0 := linalg.New[float64](2, size), linalg.New[float64](2, size)
-		random.FillNormal(rng, epsilon)
-		random.FillNormal(rng, gamma0)
-		draws = append(draws, f.Run(epsilon, gamma0, paths)...)
+		t.Reset()
+		batch := make([]TwoModesDraw, min(500, n-len(draws)))
+		epsilon, gamma0 := hvae.Noise(&t, rng, 2, len(batch)), hvae.Noise(&t, rng, 2, len(batch))
+		prior := hvae.DiagonalNormal[float64]{Mean: t.Const(TwoModes.Modes[1].Mean), SD: t.Fill(2, 1, f.PriorSD)}
+		flow := &hvae.Flow[float64]{Target: TwoModes, K: f.K, StepSize: t.Fill(1, 2, f.StepSize), Tempering: f.tempering(&t)}
+		sample := hvae.HIS(flow, prior, epsilon, gamma0)
+		path := []hvae.Phase[float64]{sample.Start, sample.End}
+		if paths {
+			path = flow.Path(sample.Start)
+		}
+		for _, phase := range path {
+			z, energy := phase.Z.Value, phase.Energy(TwoModes).Value
+			for i := range batch {
+				d := &batch[i]
+				d.X, d.Y = append(d.X, z.At(0, i)), append(d.Y, z.At(1, i))
+				d.Energy = append(d.Energy, energy.At(0, i)-math.Log(math.Pi))
+			}
+		}
+		for i, l := range sample.LogEstimate().Value.Data {
+			batch[i].LogEstimate = l
+		}
+		draws = append(draws, batch...)
 	}
 	return draws, ctx.Err()
-}
-
-// Run returns a draw for each column of the noise ε and γ₀ [2×n]. If paths is false, the paths have only the elements
-// for k = 0 and k = K.
-func (f TwoModesFlow) Run(epsilon, gamma0 linalg.Matrix[float64], paths bool) []TwoModesDraw {
-	var t ad.Tape[float64]
-	prior := hvae.DiagonalNormal[float64]{Mean: t.Const(TwoModes.Modes[1].Mean), SD: t.Fill(2, 1, f.PriorSD)}
-	flow := &hvae.Flow[float64]{Target: TwoModes, K: f.K, StepSize: t.Fill(1, 2, f.StepSize), Tempering: f.tempering(&t)}
-	sample := hvae.HIS(flow, prior, t.Const(epsilon), t.Const(gamma0))
-	path := []hvae.Phase[float64]{sample.Start, sample.End}
-	if paths {
-		path = flow.Path(sample.Start)
-	}
-	draws := make([]TwoModesDraw, epsilon.Cols)
-	for _, phase := range path {
-		z, energy := phase.Z.Value, phase.Energy(TwoModes).Value
-		for i := range draws {
-			d := &draws[i]
-			d.X, d.Y = append(d.X, z.At(0, i)), append(d.Y, z.At(1, i))
-			d.Energy = append(d.Energy, energy.At(0, i)-math.Log(math.Pi))
-		}
-	}
-	for i, l := range sample.LogEstimate().Value.Data {
-		draws[i].LogEstimate = l
-	}
-	return draws
 }
 
 func (f TwoModesFlow) tempering(t *ad.Tape[float64]) hvae.Tempering[float64] {
