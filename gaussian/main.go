@@ -1,18 +1,15 @@
-// Gaussian runs the experiment of section 4.1 of the HVAE paper. It generates datasets from a Gaussian
-// model and estimates the parameters with several variational methods. For each method it prints
-// the errors of the estimates and the gap between the bound and the exact log evidence.
+// Gaussian runs the experiment of section 4.1 of the HVAE paper. It generates datasets from a Gaussian model and
+// estimates the parameters with several variational methods. For each method it prints the errors of the estimates and
+// the gap between the bound and the exact log evidence.
 //
 //	go run ./gaussian -d 50
 //
 // Package gaussian/model contains the model and the methods. This package contains the command line (main.go), the
-// output of experiments (run.go), the concurrent runs (train.go), their table (table.go) and figures (figure.go), the
-// flag -two-modes (twomodes.go) and its interactive page (explore.go).
+// runs and their table (run.go), figures (figure.go), the flag -two-modes (twomodes.go) and its page (explore.go).
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -34,19 +31,8 @@ log evidence. For example:
     gaussian -d 50
     gaussian -d 1,2,5,10 -datasets 3 -out figures`,
 		Common: []string{"d", "methods", "datasets", "out", "json"},
-		Run:    start,
+		Run:    run,
 	}},
-}
-
-func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, err := parse(args)
-	switch {
-	case err != nil:
-		return err
-	case o.http != "":
-		return explore(ctx, o.http, o.config.Seed, stdout)
-	}
-	return o.run(ctx, stdout, stderr)
 }
 
 // options holds the values of the flags.
@@ -77,7 +63,7 @@ func parse(args []string) (options, error) {
 		return d, nil
 	})
 	command.List(f, &o.methods, "methods", "`methods` to run, separated by commas; the default is the methods of the paper:\n"+strings.Join(paper, ", ")+".\nOther methods are hvae-untied-k1 and -k10, and K may be any number of steps or layers", func(name string) (string, error) {
-		if !model.IsMethod(name) {
+		if !model.MethodName.MatchString(name) {
 			return "", fmt.Errorf("unknown method %q: a method must be vb, hvae-kK, hvae-notemp-kK, hvae-untied-kK or nf-kK, where K is the number of steps or layers", name)
 		}
 		return name, nil

@@ -172,7 +172,7 @@ func TestNoFiguresAfterAnInterruptOrAWriteError(t *testing.T) {
 		status    int
 		stderr    string
 	}{
-		{"-d 1,100000 -methods vb -n 2 -datasets 1 -iters 3000", false, errors.New("disk full"), 1, "gaussian: cannot write results: disk full\n"},
+		{"-d 1,100000 -methods vb -n 2 -datasets 1 -iters 3000", false, errors.New("disk full"), 1, "gaussian: disk full\n"},
 		{"-d 1,100000 -methods vb -n 2 -datasets 1 -iters 3000", true, nil, 130, "the completed rows were printed; no files were written"},
 		{"-two-modes", true, nil, 130, "the completed rows were printed; no files were written"},
 	} {

@@ -8,38 +8,42 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"hvae/bench/atomicfile"
+	"hvae/bench/plot"
+	"hvae/bench/progress"
 	"hvae/gaussian/model"
+	"hvae/linalg"
 )
 
-// A figure returns an SVG document for the rows of the table.
-type figure func(rows []model.Outcome) []byte
-
-// figures returns the figures to draw. The keys are file names.
-func (o options) figures() map[string]figure {
-	switch {
-	case o.twoModes:
-		return map[string]figure{"trajectory.svg": drawPaths}
-	case o.gap:
-		return map[string]figure{"gap.svg": gapChart}
-	case len(o.dims) > 1 || o.redraw != "" || o.out != "":
-		return figure1
+// run executes the program. It prints the rows of a table as soon as they are known, and then draws figures. With
+// -redraw, it reads the rows from a file and prints nothing. It checks the folder of the figures before any other work.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
 	}
-	return nil
-}
-
-// run prints the rows of the table as soon as they are known, and then draws the figures. With -redraw, it reads the
-// rows from a file and prints nothing. It checks the folder of the figures before any other work.
-func (o options) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
-	figures := o.figures()
-	names, folder := slices.Sorted(maps.Keys(figures)), filepath.Clean(o.out)
-	if len(names) > 0 {
+	var names []string // of the figures
+	switch {
+	case o.http != "":
+		return explore(ctx, o.http, o.config.Seed, stdout)
+	case o.twoModes:
+		names = []string{"trajectory.svg"}
+	case o.gap:
+		names = []string{"gap.svg"}
+	case len(o.dims) > 1 || o.redraw != "" || o.out != "":
+		names = []string{"figure1a.svg", "figure1b.svg", "figure1c.svg"}
+	}
+	folder := filepath.Clean(o.out)
+	if names != nil {
 		if err := o.prepare(folder, names); err != nil {
 			return err
 		}
@@ -54,20 +58,15 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) (err error) 
 	default:
 		rows, err = o.train(ctx, stdout, stderr)
 	}
-	switch {
-	case errors.Is(err, context.Canceled):
+	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: the completed rows were printed; no files were written", err)
-	case err != nil:
-		return err
 	}
 	for _, name := range names {
-		path := filepath.Join(folder, name)
-		if err := atomicfile.Write(path, figures[name](rows)); err != nil {
-			return err
+		if err == nil {
+			err = atomicfile.Write(filepath.Join(folder, name), figures[name](rows))
 		}
-		fmt.Fprintf(stderr, "wrote %s\n", path)
 	}
-	return nil
+	return err
 }
 
 // prepare creates a folder. It returns an error if the named files cannot be created in the folder. Without -out, it
@@ -87,16 +86,12 @@ func (o options) prepare(folder string, names []string) error {
 }
 
 // print prints a row as a JSON object or as the given text.
-func (o options) print(w io.Writer, row any, text string) (err error) {
+func (o options) print(w io.Writer, row any, text string) error {
 	if o.json {
-		err = json.NewEncoder(w).Encode(row)
-	} else {
-		_, err = io.WriteString(w, text)
+		return json.NewEncoder(w).Encode(row)
 	}
-	if err != nil {
-		return fmt.Errorf("cannot write results: %w", err)
-	}
-	return nil
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 // readRows reads a file that was written with -json and contains one JSON object for each row.
@@ -115,4 +110,160 @@ func readRows(name string) (rows []model.Outcome, err error) {
 		rows = append(rows, r)
 	}
 	return rows, nil
+}
+
+// train trains each method on each dataset, concurrently on all cores. For each dimension and method, it prints the
+// average outcome as soon as the runs to be averaged and all earlier runs are finished, and returns these averages. The
+// number of cores affects only the running times, because each run has its own random streams, and the outcomes are
+// averaged in a fixed order.
+func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []model.Outcome, err error) {
+	cost := func(r model.Run) int { // the approximate time of an iteration, in arbitrary units
+		_, K := model.Parse(r.Method)
+		return (5 + K) * (25 + r.Dims)
+	}
+	var runs []model.Run
+	total := 0.0
+	for _, d := range o.dims {
+		for _, m := range o.methods {
+			for k := range o.datasets {
+				runs = append(runs, model.Run{Method: m, Dims: d, Dataset: k})
+				total += float64(o.config.Iterations * cost(runs[len(runs)-1]))
+			}
+		}
+	}
+	var next, finished, iterations, work atomic.Int64
+	line := progress.New(stderr, 0, func(elapsed time.Duration) string {
+		return fmt.Sprintf("%d of %d runs  %.0f iterations/s", finished.Load(), len(runs), float64(iterations.Load())/elapsed.Seconds())
+	})
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	outcomes, unfinished := make([]model.Outcome, len(runs)), slices.Repeat([]int{o.datasets}, len(runs)/o.datasets)
+	var mu sync.Mutex // protects outcomes, unfinished and rows
+	linalg.For(min(runtime.GOMAXPROCS(0), len(runs)), 1, func(int, int) {
+		for i := int(next.Add(1)) - 1; i < len(runs) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+			outcome, err := o.config.Train(ctx, runs[i], func(n int) {
+				iterations.Add(int64(n))
+				line.Set(float64(work.Add(int64(n*cost(runs[i])))) / total)
+			})
+			if err != nil {
+				cancel(err) // ends all runs
+				return
+			}
+			mu.Lock()
+			finished.Add(1)
+			outcomes[i] = outcome
+			unfinished[i/o.datasets]--
+			for n := len(rows); n < len(unfinished) && unfinished[n] == 0 && ctx.Err() == nil; n++ {
+				rows = append(rows, model.Average(outcomes[n*o.datasets:][:o.datasets]))
+				line.Clear()
+				if err := o.print(stdout, rows[n], o.table(rows)); err != nil {
+					cancel(err)
+				}
+			}
+			mu.Unlock()
+		}
+	})
+	line.Clear()
+	return rows, context.Cause(ctx)
+}
+
+// table returns the text to print for the last element of rows. If this is the first row for its dimension d, the text
+// begins with a header. If it is the last row for d, the text ends with the maximum-likelihood estimate.
+func (o options) table(rows []model.Outcome) (lines string) {
+	errors := func(sum, se float64) string { // without the standard error if it is 0 because of a single dataset
+		return strings.TrimSuffix(fmt.Sprintf("%.4g ± %.2g", sum, se), " ± 0")
+	}
+	n := len(rows)
+	r, beta0 := rows[n-1], "–"
+	if r.Beta0 > 0 {
+		beta0 = fmt.Sprintf("%.4g", r.Beta0)
+	}
+	if (n-1)%len(o.methods) == 0 {
+		lines = fmt.Sprintf("d = %d: datasets %d, points %d, iterations %d, draws %d, learning rate %g, seed %d\n",
+			r.Dims, r.Datasets, o.config.Points, o.config.Iterations, o.config.Draws, o.config.Rate, o.config.Seed)
+		lines += fmt.Sprintf("%-16s %10s %10s %20s %10s %12s %12s %10s %8s\n",
+			"method", "Δ error", "σ error", "sum ± s.e.", "β₀", "ELBO", "log p(D)", "gap", "seconds")
+	}
+	lines += fmt.Sprintf("%-16s %10.4g %10.4g %20s %10s %12.1f %12.1f %10.1f %8.1f\n",
+		r.Method, r.DeltaErr, r.SigmaErr, errors(r.Err, r.ErrSE), beta0, r.ELBO, r.LogEvidence, r.Gap, r.Seconds)
+	if n%len(o.methods) == 0 {
+		lines += fmt.Sprintf("%-16s %10.4g %10.4g %20s %10s %12s %12.1f %10s %8s\n\n",
+			"max. likelihood", r.MLEDeltaErr, r.MLESigmaErr, errors(r.MLEDeltaErr+r.MLESigmaErr, r.MLEErrSE), "", "", r.MLEEvidence, "", "")
+	}
+	return lines
+}
+
+// figures maps file names to functions that draw figures for the rows of the table: the two panels of figure 1 of the
+// paper, a third panel, which shows only the error of σ, and the figures of -gap and -two-modes. In the second panel,
+// the error of σ with tempering is hidden by the larger error of Δ.
+var figures = map[string]func(rows []model.Outcome) []byte{
+	"figure1a.svg":   panel("Comparison across all methods", false, "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb"),
+	"figure1b.svg":   panel("HVAE with and without tempering", false, "hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10"),
+	"figure1c.svg":   panel("HVAE with and without tempering: σ alone", true, "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 hvae-notemp-k1 hvae-notemp-k10"),
+	"gap.svg":        gapChart,
+	"trajectory.svg": drawPaths,
+}
+
+// labels maps each family of methods to the format string of its labels in figure 1.
+var labels = map[string]string{
+	"hvae": "HVAE, K = %d", "hvae-notemp": "K = %d, no tempering", "hvae-untied": "HVAE, untied, K = %d",
+	"nf": "planar flow, K = %d", "vb": "mean-field VB%.0d",
+}
+
+// panel returns a figure that shows the error of θ, or only of σ, as a function of the dimension. It draws one line for
+// each of the given methods that have results, and one for the maximum-likelihood estimate.
+func panel(title string, sigma bool, methods string) func(rows []model.Outcome) []byte {
+	return func(rows []model.Outcome) []byte {
+		c := plot.Chart{Title: title, XLabel: "dimension d", YLabel: "mean of ‖θ − θ̂‖² ± s.e.", LogX: true, LogY: true, Dodge: true}
+		rows = slices.SortedStableFunc(slices.Values(rows), func(a, b model.Outcome) int { return a.Dims - b.Dims })
+		if sigma {
+			c.YLabel = "mean of ‖σ − σ̂‖² ± s.e."
+			for i, r := range rows { // remove the error of Δ
+				rows[i].Err, rows[i].ErrSE, rows[i].MLEDeltaErr = r.SigmaErr, r.SigmaErrSE, 0
+			}
+		}
+		for _, m := range strings.Fields(methods) {
+			family, K := model.Parse(m)
+			for _, r := range rows {
+				if r.Method == m {
+					addPoint(&c, fmt.Sprintf(labels[family], K), plot.Line, float64(r.Dims), r.Err, r.ErrSE)
+				}
+			}
+		}
+		for i, r := range rows {
+			if i == 0 || r.Dims > rows[i-1].Dims {
+				c.XTicks = addPoint(&c, "max. likelihood", plot.Dashed, float64(r.Dims), r.MLEDeltaErr+r.MLESigmaErr).X
+			}
+		}
+		return c.SVG()
+	}
+}
+
+// gapChart plots the gap log p(D) − ELBO of HVAE with tied and with untied tempering against K, and the lower
+// limit of the gap with tied tempering. It ignores other methods.
+func gapChart(rows []model.Outcome) []byte {
+	c := plot.Chart{Title: "Does the bound tighten with K?", XLabel: "number of leapfrog steps K", YLabel: "log p(D) − ELBO (nats)", LogX: true, LogY: true}
+	for _, r := range rows {
+		d := fmt.Sprintf("d = %d, ", r.Dims)
+		switch family, K := model.Parse(r.Method); family {
+		case "hvae":
+			c.XTicks = addPoint(&c, d+"tied", plot.Line, float64(K), r.Gap).X
+			addPoint(&c, d+"limit for tied flows", plot.Dashed, float64(K), r.TiedLimit)
+		case "hvae-untied":
+			addPoint(&c, d+"untied", plot.Line, float64(K), r.Gap)
+		}
+	}
+	return c.SVG()
+}
+
+// addPoint adds a point, and possibly an error bar, to the series with the given label and returns the series. If the
+// chart has no such series, addPoint creates it in the given style.
+func addPoint(c *plot.Chart, label string, style plot.Style, x, y float64, se ...float64) *plot.Series {
+	i := slices.IndexFunc(c.Series, func(s plot.Series) bool { return s.Label == label })
+	if i < 0 {
+		i, c.Series = len(c.Series), append(c.Series, plot.Series{Label: label, Style: style})
+	}
+	s := &c.Series[i]
+	s.X, s.Y, s.Error = append(s.X, x), append(s.Y, y), append(s.Error, se...)
+	return s
 }
