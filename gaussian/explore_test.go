@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
+
 	"hvae/bench/plot"
 	"hvae/gaussian/model"
 	"hvae/linalg/random"
@@ -56,7 +58,7 @@ func TestPageShowsNumbersAndFiguresForItsSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		plane, energy := pathCharts(paths[:c.paths], "Paths in the plane")
-		for _, chart := range []plot.Chart{plane, energy, histogram(draws, r.ELBO)} {
+		for _, chart := range []plot.Chart{plane, energy, estimates(draws, r.ELBO)} {
 			for i := range chart.Series {
 				chart.Series[i].Label = ""
 			}
@@ -125,22 +127,14 @@ func TestOneViewIsComputedAtATime(t *testing.T) {
 	}
 }
 
-func TestHistogramCountsEveryDraw(t *testing.T) {
-	var draws []model.TwoModesDraw
-	for _, l := range []float64{-1e3, -40, -39.5, -0.5, 0, 0.25, 9.5, 10, 1e3, math.Inf(-1)} {
-		draws = append(draws, model.TwoModesDraw{LogEstimate: l})
+func TestEstimatesAreSorted(t *testing.T) {
+	c := estimates([]model.TwoModesDraw{{LogEstimate: 2}, {LogEstimate: math.Inf(-1)}, {LogEstimate: -5}}, -1.5)
+	want := []plot.Series{
+		{Label: "draws", X: []float64{0, 0.5, 1}, Y: []float64{math.Inf(-1), -5, 2}},
+		{Label: "ELBO", X: []float64{0, 0.5, 1}, Y: []float64{-1.5, -1.5, -1.5}, Style: plot.Dashed},
 	}
-	c := histogram(draws, -2.5)
-	want := map[float64]float64{-40: 0.4, -1: 0.1, 0: 0.2, 9: 0.3}
-	s := c.Series[0]
-	for i := range 50 {
-		low, j := float64(i-40), 2*i
-		if s.X[j] != low || s.X[j+1] != low+1 || math.Abs(s.Y[j]-want[low]) > 1e-12 || s.Y[j+1] != s.Y[j] {
-			t.Errorf("the bin [%v, %v] has the points (%v, %v) and (%v, %v), want the height %v", low, low+1, s.X[j], s.Y[j], s.X[j+1], s.Y[j+1], want[low])
-		}
-	}
-	if mean := c.Series[1]; mean.X[0] != -2.5 || mean.X[1] != -2.5 {
-		t.Errorf("the ELBO is drawn at %v, want −2.5", mean.X)
+	if diff := gocmp.Diff(want, c.Series); diff != "" {
+		t.Errorf("series (-want +got):\n%s", diff)
 	}
 }
 

@@ -241,7 +241,7 @@ func newView(ctx context.Context, q url.Values, seed uint64) (*view, error) {
 	}
 	v.Row = summariseModes(f, draws)
 	plane, energy := pathCharts(paths[:int(x["paths"])], "Paths in the plane")
-	for _, c := range []plot.Chart{plane, energy, histogram(draws, v.Row.ELBO)} {
+	for _, c := range []plot.Chart{plane, energy, estimates(draws, v.Row.ELBO)} {
 		for j := range c.Series {
 			c.Series[j].Label = "" // no legend
 		}
@@ -250,20 +250,14 @@ func newView(ctx context.Context, q url.Values, seed uint64) (*view, error) {
 	return v, nil
 }
 
-// histogram returns a histogram of log p̂. The bins are one nat wide, from −40 to 10 nats. The first bin also counts
-// all smaller draws, and the last bin all larger draws. A dashed line shows the ELBO.
-func histogram(draws []model.TwoModesDraw, elbo float64) plot.Chart {
-	const low, high = -40, 10
-	var fractions [high - low]float64
-	for _, d := range draws {
-		fractions[int(min(max(d.LogEstimate, low), high-1)-low)] += 1 / float64(len(draws))
+// estimates returns a chart of the sorted draws of log p̂. A dashed line shows the ELBO.
+func estimates(draws []model.TwoModesDraw, elbo float64) plot.Chart {
+	c := plot.Chart{Title: "Estimates of log p(x) = 0", XLabel: "fraction of draws", YLabel: "log p̂ (nats)", Width: 340, Height: 160}
+	slices.SortFunc(draws, func(a, b model.TwoModesDraw) int { return cmp.Compare(a.LogEstimate, b.LogEstimate) })
+	for i, d := range draws {
+		x := float64(i) / float64(len(draws)-1)
+		addPoint(&c, "draws", plot.Line, x, d.LogEstimate)
+		addPoint(&c, "ELBO", plot.Dashed, x, elbo)
 	}
-	c := plot.Chart{Title: "Estimates of log p(x) = 0", XLabel: "log p̂ (nats)", YLabel: "fraction of draws", Width: 340, Height: 160}
-	for i, f := range fractions {
-		addPoint(&c, "draws", plot.Line, low+float64(i), f)
-		addPoint(&c, "draws", plot.Line, low+float64(i+1), f)
-	}
-	addPoint(&c, "ELBO", plot.Dashed, max(elbo, low), 0)
-	addPoint(&c, "ELBO", plot.Dashed, max(elbo, low), slices.Max(fractions[:]))
 	return c
 }
