@@ -37,19 +37,15 @@ log evidence. For example:
 
 // options holds the values of the flags.
 type options struct {
-	dims     []int
-	methods  []string
-	datasets int
-	config   model.Config
-	out      string
-	json     bool
-	redraw   string // file with the results to draw; if it is empty, the program computes new results
-	gap      bool   // whether to draw the gap against K instead of figure 1
-	twoModes bool
-	http     string // address of the interactive page; empty without -http
+	dims                []int
+	methods             []string
+	datasets            int
+	config              model.Config
+	json, gap, twoModes bool
+	out                 string // folder of the figures
+	redraw              string // file with the results to draw; if it is empty, the program computes new results
+	http                string // address of the interactive page; empty without -http
 }
-
-const maxDims = 100_000 // a larger dimension is probably a typing error, and would need too much memory
 
 func parse(args []string) (options, error) {
 	paper := slices.DeleteFunc(model.MethodNames(), func(name string) bool { return strings.Contains(name, "untied") })
@@ -57,8 +53,8 @@ func parse(args []string) (options, error) {
 	f := command.NewFlags()
 	command.List(f, &o.dims, "d", "`dimension` d of the model, or several dimensions separated by commas (default 50);\nfigure 1 of the paper uses 1,2,3,5,11,25,51,101,201,301", func(field string) (int, error) {
 		d, err := strconv.Atoi(field)
-		if err != nil || d < 1 || d > maxDims {
-			return 0, fmt.Errorf("each dimension must be a whole number from 1 to %d, not %q", maxDims, field)
+		if err != nil || d < 1 || d > 100_000 { // a larger dimension is probably a typing error
+			return 0, fmt.Errorf("each dimension must be a whole number from 1 to 100000, not %q", field)
 		}
 		return d, nil
 	})

@@ -112,10 +112,9 @@ func readRows(name string) (rows []model.Outcome, err error) {
 	return rows, nil
 }
 
-// train trains each method on each dataset, concurrently on all cores. For each dimension and method, it prints the
-// average outcome as soon as the runs to be averaged and all earlier runs are finished, and returns these averages. The
-// number of cores affects only the running times, because each run has its own random streams, and the outcomes are
-// averaged in a fixed order.
+// train trains each method on each dataset, concurrently on all cores, and returns the average outcome for each
+// dimension and method. It prints an average as soon as its runs and all earlier runs are finished. The number of cores
+// affects only the running times: each run has its own random streams, and averages are computed in a fixed order.
 func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []model.Outcome, err error) {
 	cost := func(r model.Run) int { // the approximate time of an iteration, in arbitrary units
 		_, K := model.Parse(r.Method)
@@ -193,21 +192,14 @@ func (o options) table(rows []model.Outcome) (lines string) {
 	return lines
 }
 
-// figures maps file names to functions that draw figures for the rows of the table: the two panels of figure 1 of the
-// paper, a third panel, which shows only the error of σ, and the figures of -gap and -two-modes. In the second panel,
-// the error of σ with tempering is hidden by the larger error of Δ.
+// figures maps file names to functions that draw figures for the rows of the table. The paper's figure 1 consists of
+// the first two panels, in which the larger error of Δ hides the error of σ with tempering.
 var figures = map[string]func(rows []model.Outcome) []byte{
 	"figure1a.svg":   panel("Comparison across all methods", false, "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb"),
 	"figure1b.svg":   panel("HVAE with and without tempering", false, "hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10"),
 	"figure1c.svg":   panel("HVAE with and without tempering: σ alone", true, "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 hvae-notemp-k1 hvae-notemp-k10"),
 	"gap.svg":        gapChart,
 	"trajectory.svg": drawPaths,
-}
-
-// labels maps each family of methods to the format string of its labels in figure 1.
-var labels = map[string]string{
-	"hvae": "HVAE, K = %d", "hvae-notemp": "K = %d, no tempering", "hvae-untied": "HVAE, untied, K = %d",
-	"nf": "planar flow, K = %d", "vb": "mean-field VB%.0d",
 }
 
 // panel returns a figure that shows the error of θ, or only of σ, as a function of the dimension. It draws one line for
@@ -223,10 +215,9 @@ func panel(title string, sigma bool, methods string) func(rows []model.Outcome) 
 			}
 		}
 		for _, m := range strings.Fields(methods) {
-			family, K := model.Parse(m)
 			for _, r := range rows {
 				if r.Method == m {
-					addPoint(&c, fmt.Sprintf(labels[family], K), plot.Line, float64(r.Dims), r.Err, r.ErrSE)
+					addPoint(&c, m, plot.Line, float64(r.Dims), r.Err, r.ErrSE)
 				}
 			}
 		}

@@ -34,8 +34,7 @@ var (
 	modeDraws = 50_000 // draws of log p̂ for each setting
 )
 
-// A modeRow is a row of the table that -two-modes prints. It summarises draws of log p̂ for the
-// target with two modes, whose log evidence is 0.
+// A modeRow summarises draws of log p̂ for the target with two modes, whose log evidence is 0.
 type modeRow struct {
 	model.TwoModesFlow
 	ELBO        float64 `json:"elbo"`         // mean of log p̂
@@ -88,9 +87,8 @@ func summariseModes(f model.TwoModesFlow, draws []model.TwoModesDraw) modeRow {
 	return r
 }
 
-// drawPaths returns an SVG figure of paths of Algorithm 1 on the target with two modes, and of the energies along the
-// paths. It has a column for each of the first three settings. Path i has the same z₀ and γ₀ in each column. With fixed
-// tempering, paths 1 and 2 change mode, because the seed was selected for this purpose.
+// drawPaths returns an SVG figure of paths, with a column for each of the first three settings. Path i has the same z₀
+// and γ₀ in each column. With fixed tempering, paths 1 and 2 change mode: the seed was selected for this purpose.
 func drawPaths([]model.Outcome) []byte {
 	var charts [6]plot.Chart
 	for i, f := range modeFlows[:3] {
@@ -141,7 +139,6 @@ func contours() plot.Series {
 
 //go:embed explore.html
 var exploreHTML string
-
 var page = template.Must(template.New("").Parse(exploreHTML))
 
 // explore serves an interactive web page about the target with two modes until ctx is done.
@@ -157,10 +154,8 @@ func explore(ctx context.Context, address string, seed uint64, stdout io.Writer)
 	server := http.Server{Handler: explorer(seed), ReadHeaderTimeout: 10 * time.Second}
 	defer context.AfterFunc(ctx, func() { server.Close() })() // Close also ends active requests
 	fmt.Fprintf(stdout, "serving http://%s/; press Ctrl-C to stop\n", l.Addr())
-	if err := server.Serve(l); ctx.Err() == nil {
-		return fmt.Errorf("cannot serve the page: %w", err)
-	}
-	return context.Cause(ctx)
+	err = server.Serve(l)
+	return cmp.Or(context.Cause(ctx), err)
 }
 
 // A slider describes a numeric setting of the page.
@@ -192,9 +187,7 @@ type view struct {
 	Figures    []template.HTML
 }
 
-// The mutex computing ensures that only one view is computed at a time, because a view with K = 256 needs about 50 MB
-// of memory.
-var computing sync.Mutex
+var computing sync.Mutex // allows one view at a time, because a view with K = 256 needs about 50 MB of memory
 
 // explorer returns the HTTP handler of the interactive page. The query of the URL contains the settings.
 func explorer(seed uint64) http.Handler {
@@ -210,9 +203,8 @@ func explorer(seed uint64) http.Handler {
 	return mux
 }
 
-// newView returns a view for the settings in the query of a URL. Missing and invalid settings get their default values.
-// The noise is the same for all settings, so that two views differ only because of their settings. If ctx is done,
-// newView returns ctx.Err().
+// newView returns the view for the settings in the query of a URL. Missing and invalid settings get their default values.
+// The noise is the same for all settings. If ctx is done, newView returns ctx.Err().
 func newView(ctx context.Context, q url.Values, seed uint64) (*view, error) {
 	v := &view{Sliders: slices.Clone(sliders), Temperings: temperings}
 	tempering := q.Get("tempering")

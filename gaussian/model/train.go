@@ -40,15 +40,12 @@ type Run struct {
 	Dataset int    `json:"-"` // index of the dataset
 }
 
-// Train trains a method on a dataset. Except for Seconds, the outcome depends only on c and run. The dataset does not
-// depend on the method. Before each group of at most 100 iterations, Train calls progress with the size of the group.
-// If ctx is done, Train returns ctx.Err(). If training diverges, Train returns an error that describes the run, the
-// number of iterations and the parameters.
+// Train trains a method on a dataset, which does not depend on the method. Except for Seconds, the outcome depends only
+// on c and run. Before each group of at most 100 iterations, Train calls progress with the size of the group. Train
+// returns ctx.Err() if ctx is done, and an error that describes the run and the parameters if training diverges.
 func (c Config) Train(ctx context.Context, run Run, progress func(iterations int)) (Outcome, error) {
 	start := time.Now()
-	stream := func(purpose string) *rand.Rand {
-		return random.Stream(c.Seed, "gaussian "+purpose, run.Dims, run.Dataset)
-	}
+	stream := func(use string) *rand.Rand { return random.Stream(c.Seed, "gaussian "+use, run.Dims, run.Dataset) }
 	truth := Truth(run.Dims)
 	data := Draw(ctx, truth, c.Points, stream("data"))
 	m := NewMethod(run.Method, data, stream("start "+run.Method))
