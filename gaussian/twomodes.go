@@ -190,17 +190,15 @@ type view struct {
 var computing sync.Mutex // allows one view at a time, because a view with K = 256 needs about 50 MB of memory
 
 // explorer returns the HTTP handler of the interactive page. The query of the URL contains the settings.
-func explorer(seed uint64) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) {
+func explorer(seed uint64) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		computing.Lock()
 		v, err := newView(r.Context(), r.URL.Query(), seed)
 		computing.Unlock()
 		if err == nil {
 			page.Execute(w, v)
 		} // otherwise, or if Execute returns an error, the browser has disconnected
-	})
-	return mux
+	}
 }
 
 // newView returns the view for the settings in the query of a URL. Missing and invalid settings get their default values.

@@ -6,7 +6,7 @@
 // from one dataset D = {x_1, …, x_N}. The evidence of this model is known in closed form.
 //
 // Read truth.go (parameters, datasets, evidence, maximum likelihood), target.go (log p_θ(D, z) on the tape), method.go
-// (HVAE), baselines.go (other methods) and train.go. The target in twomodes.go shows the effect of tempering.
+// (methods) and train.go. The target in twomodes.go shows the effect of tempering.
 package model
 
 import (
