@@ -47,6 +47,7 @@ type options struct {
 	http                string // address of the interactive page; empty without -http
 }
 
+// parse parses the flags. It returns an error if they are invalid or cannot be combined.
 func parse(args []string) (options, error) {
 	paper := slices.DeleteFunc(model.MethodNames(), func(name string) bool { return strings.Contains(name, "untied") })
 	o := options{dims: []int{50}, methods: paper}
@@ -79,21 +80,17 @@ func parse(args []string) (options, error) {
 	if err := f.Parse(args); err != nil {
 		return options{}, err
 	}
-	return o, o.check(f.Given())
-}
-
-// check returns an error if the learning rate is invalid, or if the given flags cannot be combined.
-func (o options) check(given []string) error {
 	if !(o.config.Rate > 0) || math.IsInf(o.config.Rate, 0) {
-		return command.UsageError(`invalid value "%v" for flag -lr: it must be a positive finite number`, o.config.Rate)
+		return o, command.UsageError(`invalid value "%v" for flag -lr: it must be a positive finite number`, o.config.Rate)
 	}
+	given := f.Given()
 	for _, allowed := range []string{"http two-modes seed", "two-modes http seed out json", "redraw gap out"} {
 		mode, others, _ := strings.Cut(allowed, " ")
 		for _, name := range given {
 			if slices.Contains(given, mode) && !slices.Contains(strings.Fields(allowed), name) {
-				return command.UsageError("-%s cannot be combined with -%s: the only flags allowed with -%[1]s are -%[3]s", mode, name, strings.ReplaceAll(others, " ", ", -"))
+				return o, command.UsageError("-%s cannot be combined with -%s: the only flags allowed with -%[1]s are -%[3]s", mode, name, strings.ReplaceAll(others, " ", ", -"))
 			}
 		}
 	}
-	return nil
+	return o, nil
 }

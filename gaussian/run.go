@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -96,20 +95,19 @@ func (o options) print(w io.Writer, row any, text string) error {
 
 // readRows reads a file that was written with -json and contains one JSON object for each row.
 func readRows(name string) (rows []model.Outcome, err error) {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the results: %w", err)
-	}
-	decoder := json.NewDecoder(bytes.NewReader(b))
+	f, err := os.Open(name)
+	decoder := json.NewDecoder(f)
 	decoder.DisallowUnknownFields()
-	for decoder.More() || len(rows) == 0 {
+	for err == nil {
 		var r model.Outcome
-		if err := decoder.Decode(&r); err != nil {
-			return nil, fmt.Errorf("%s, row %d: %w; the file must be the output of -json without -two-modes", name, len(rows)+1, err)
+		if err = decoder.Decode(&r); err == nil {
+			rows = append(rows, r)
 		}
-		rows = append(rows, r)
 	}
-	return rows, nil
+	if err == io.EOF && rows != nil {
+		return rows, f.Close()
+	}
+	return nil, fmt.Errorf("%s, row %d: %w; the file must be the output of -json without -two-modes", name, len(rows)+1, err)
 }
 
 // train trains each method on each dataset, concurrently on all cores, and returns the average outcome for each

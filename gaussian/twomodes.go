@@ -178,15 +178,6 @@ var (
 	temperings = []string{"fixed", "free", "untied", "none"}
 )
 
-// A view holds the data for the template explore.html: the settings of the page and the results for them.
-type view struct {
-	Sliders    []slider
-	Temperings []string
-	Invalid    []string // a message about each invalid setting; the view uses the default value instead
-	Row        modeRow
-	Figures    []template.HTML
-}
-
 var computing sync.Mutex // allows one view at a time, because a view with K = 256 needs about 50 MB of memory
 
 // explorer returns the HTTP handler of the interactive page. The query of the URL contains the settings.
@@ -201,25 +192,26 @@ func explorer(seed uint64) http.HandlerFunc {
 	}
 }
 
-// newView returns the view for the settings in the query of a URL. Missing and invalid settings get their default values.
-// The noise is the same for all settings. If ctx is done, newView returns ctx.Err().
-func newView(ctx context.Context, q url.Values, seed uint64) (*view, error) {
-	v := &view{Sliders: slices.Clone(sliders), Temperings: temperings}
+// newView returns the data for the template: the settings in the query of a URL and the results for them. Missing and
+// invalid settings get their default values. The noise is the same for all settings. If ctx is done, newView returns
+// ctx.Err().
+func newView(ctx context.Context, q url.Values, seed uint64) (view map[string]any, err error) {
+	var invalid []string // a message about each invalid setting
 	tempering := q.Get("tempering")
 	if !slices.Contains(temperings, tempering) {
 		if q.Has("tempering") {
-			v.Invalid = append(v.Invalid, fmt.Sprintf("tempering=%.40s is unknown", tempering))
+			invalid = append(invalid, fmt.Sprintf("tempering=%.40s is unknown", tempering))
 		}
 		tempering = temperings[0]
 	}
-	x := map[string]float64{} // the values of the sliders
-	for i := range v.Sliders {
-		s := &v.Sliders[i]
+	sliders, x := slices.Clone(sliders), map[string]float64{} // x contains the values of the sliders
+	for i := range sliders {
+		s := &sliders[i]
 		value, err := strconv.ParseFloat(q.Get(s.Name), 64)
 		if err == nil && value >= s.Min && value <= s.Max && (s.Step < 1 || value == math.Trunc(value)) {
 			s.Value = value
 		} else if q.Has(s.Name) {
-			v.Invalid = append(v.Invalid, fmt.Sprintf("%s=%.40s is not a number from %v to %v", s.Name, q.Get(s.Name), s.Min, s.Max))
+			invalid = append(invalid, fmt.Sprintf("%s=%.40s is not a number from %v to %v", s.Name, q.Get(s.Name), s.Min, s.Max))
 		}
 		x[s.Name] = s.Value
 	}
@@ -229,15 +221,16 @@ func newView(ctx context.Context, q url.Values, seed uint64) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.Row = summariseModes(f, draws)
+	row := summariseModes(f, draws)
 	plane, energy := pathCharts(paths[:int(x["paths"])], "Paths in the plane")
-	for _, c := range []plot.Chart{plane, energy, estimates(draws, v.Row.ELBO)} {
+	var figures []template.HTML
+	for _, c := range []plot.Chart{plane, energy, estimates(draws, row.ELBO)} {
 		for j := range c.Series {
 			c.Series[j].Label = "" // no legend
 		}
-		v.Figures = append(v.Figures, template.HTML(c.SVG()))
+		figures = append(figures, template.HTML(c.SVG()))
 	}
-	return v, nil
+	return map[string]any{"Sliders": sliders, "Temperings": temperings, "Invalid": invalid, "Row": row, "Figures": figures}, nil
 }
 
 // estimates returns a chart of the sorted draws of log p̂. A dashed line shows the ELBO.
