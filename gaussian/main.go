@@ -1,21 +1,16 @@
-// Gaussian runs the experiment of section 4.1 of the HVAE paper. It generates datasets from a Gaussian
-// model and estimates the parameters with several variational methods. For each method it prints
-// the errors of the estimates and the gap between the bound and the exact log evidence.
+// Gaussian runs the experiment of section 4.1 of the HVAE paper. It generates datasets from a Gaussian model and
+// estimates the parameters with several variational methods. For each method it prints the errors of the estimates and
+// the gap between the bound and the exact log evidence.
 //
 //	go run ./gaussian -d 50
 //
 // Package gaussian/model contains the model and the methods. This package contains the command line (main.go), the
-// output of experiments (run.go), the concurrent runs (train.go), their table (table.go) and figures (figure.go), the
-// flag -two-modes (twomodes.go) and its interactive page (explore.go).
+// runs and their table (run.go), figures (figure.go), the flag -two-modes (twomodes.go) and its page (explore.go).
 package main
 
 import (
-	"cmp"
-	"context"
 	"fmt"
-	"io"
 	"math"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,64 +31,36 @@ log evidence. For example:
     gaussian -d 50
     gaussian -d 1,2,5,10 -datasets 3 -out figures`,
 		Common: []string{"d", "methods", "datasets", "out", "json"},
-		Run:    start,
+		Run:    run,
 	}},
-}
-
-func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, err := parse(args)
-	if err != nil {
-		return err
-	}
-	switch {
-	case o.http != "":
-		return explore(ctx, o, stdout)
-	case o.twoModes:
-		draw := func(print func(modeRow) error) error { return o.drawModes(ctx, print) }
-		paths := func([]modeRow) []byte { return drawPaths(o.config.Seed) }
-		figures := map[string]figure[modeRow]{"tempering.svg": temperingChart, "trajectory.svg": paths}
-		return run(o, stdout, stderr, figures, o.modesTable, draw)
-	}
-	train := func(print func(model.Outcome) error) error { return o.train(ctx, print, stderr) }
-	figures := figure1
-	if o.gap {
-		figures = map[string]figure[model.Outcome]{"gap.svg": gapChart}
-	}
-	if len(o.dims) == 1 && o.redraw == "" {
-		figures = nil
-	}
-	return run(o, stdout, stderr, figures, o.table, train)
 }
 
 // options holds the values of the flags.
 type options struct {
-	dims     []int
-	methods  []string
-	datasets int
-	config   model.Config
-	out      string
-	json     bool
-	redraw   string // file with the results to draw; if it is empty, the program computes new results
-	gap      bool   // whether to draw the gap against K instead of figure 1
-	twoModes bool
-	http     string // address of the interactive page; empty without -http
+	dims                []int
+	methods             []string
+	datasets            int
+	config              model.Config
+	json, gap, twoModes bool
+	out                 string // folder of the figures
+	redraw              string // file with the results to draw; if it is empty, the program computes new results
+	http                string // address of the interactive page; empty without -http
 }
 
-const maxDims = 100_000 // a larger dimension is probably a typing error, and would need too much memory
-
+// parse parses the flags. It returns an error if they are invalid or cannot be combined.
 func parse(args []string) (options, error) {
 	paper := slices.DeleteFunc(model.MethodNames(), func(name string) bool { return strings.Contains(name, "untied") })
 	o := options{dims: []int{50}, methods: paper}
 	f := command.NewFlags()
 	command.List(f, &o.dims, "d", "`dimension` d of the model, or several dimensions separated by commas (default 50);\nfigure 1 of the paper uses 1,2,3,5,11,25,51,101,201,301", func(field string) (int, error) {
 		d, err := strconv.Atoi(field)
-		if err != nil || d < 1 || d > maxDims {
-			return 0, fmt.Errorf("each dimension must be a whole number from 1 to %d, not %q", maxDims, field)
+		if err != nil || d < 1 || d > 100_000 { // a larger dimension is probably a typing error
+			return 0, fmt.Errorf("each dimension must be a whole number from 1 to 100000, not %q", field)
 		}
 		return d, nil
 	})
 	command.List(f, &o.methods, "methods", "`methods` to run, separated by commas; the default is the methods of the paper:\n"+strings.Join(paper, ", ")+".\nOther methods are hvae-untied-k1 and -k10, and K may be any number of steps or layers", func(name string) (string, error) {
-		if !model.IsMethod(name) {
+		if !model.MethodName.MatchString(name) {
 			return "", fmt.Errorf("unknown method %q: a method must be vb, hvae-kK, hvae-notemp-kK, hvae-untied-kK or nf-kK, where K is the number of steps or layers", name)
 		}
 		return name, nil
@@ -104,49 +71,26 @@ func parse(args []string) (options, error) {
 	f.Count(&o.config.Draws, "batch", 10, 1, "`number` of draws over which each iteration averages the ELBO")
 	f.Float64Var(&o.config.Rate, "lr", 1e-3, "learning `rate` of RMSProp")
 	f.Uint64Var(&o.config.Seed, "seed", 1, "seed for all random numbers; the output does not depend on the number of cores")
-	f.StringVar(&o.out, "out", "", "`folder` for the figures. With several dimensions in -d: figure1a.svg, figure1b.svg and\nfigure1c.svg; with -two-modes: tempering.svg and trajectory.svg. Without -out, the folder is\nthe current folder, and existing figures are not replaced")
+	f.StringVar(&o.out, "out", "", "`folder` for the figures, which are figure1a.svg, figure1b.svg and figure1c.svg. Without -out,\nthey are drawn for several dimensions in -d, into the current folder, and existing figures are\nnot replaced")
 	f.BoolVar(&o.json, "json", false, "print a JSON object for each row instead of a table")
 	f.StringVar(&o.redraw, "redraw", "", "only draw the figures of the results in this `file`, the output of -json")
 	f.BoolVar(&o.gap, "gap", false, "draw gap.svg, the gap between log p(D) and the ELBO against K, instead of figure 1")
-	f.BoolVar(&o.twoModes, "two-modes", false, "instead of running the experiment, show the effect of tempering: apply Algorithm 1\nto a target with two modes, print a table, and draw tempering.svg and trajectory.svg")
-	f.Func("http", "with -two-modes: instead of the table and the figures, serve an interactive web page\nat this `address`, such as localhost:8080 (port 0 selects a free port)", func(s string) error {
-		host, port, err := net.SplitHostPort(s)
-		if err != nil {
-			return fmt.Errorf("it must be HOST:PORT, such as localhost:8080")
-		}
-		o.http = net.JoinHostPort(cmp.Or(host, "localhost"), port)
-		return nil
-	})
+	f.BoolVar(&o.twoModes, "two-modes", false, "instead of running the experiment, show the effect of tempering: apply Algorithm 1\nto a target with two modes, print a table, and draw trajectory.svg")
+	f.StringVar(&o.http, "http", "", "like -two-modes, but instead of the table and the figure, serve an interactive web page at\nthis `address`, such as localhost:8080 (port 0 selects a free port)")
 	if err := f.Parse(args); err != nil {
 		return options{}, err
 	}
-	return o, o.check(f.Given())
-}
-
-// check returns an error if the learning rate is invalid, or if the given flags cannot be combined.
-func (o options) check(given []string) error {
-	allowed := strings.Join(given, " ")
-	switch {
-	case !(o.config.Rate > 0) || math.IsInf(o.config.Rate, 0):
-		return command.UsageError(`invalid value "%v" for flag -lr: it must be a positive finite number`, o.config.Rate)
-	case o.http != "" && !o.twoModes:
-		return command.UsageError("-http can be used only with -two-modes")
-	case o.http != "":
-		allowed = "http two-modes seed"
-	case o.redraw != "" && o.twoModes:
-		allowed = "redraw two-modes seed out"
-	case o.redraw != "":
-		allowed = "redraw gap out"
-	case o.twoModes:
-		allowed = "two-modes seed out json"
-	case o.out != "" && len(o.dims) == 1:
-		return command.UsageError("-out needs several dimensions in -d, -two-modes or -redraw: otherwise there are no figures")
+	if !(o.config.Rate > 0) || math.IsInf(o.config.Rate, 0) {
+		return o, command.UsageError(`invalid value "%v" for flag -lr: it must be a positive finite number`, o.config.Rate)
 	}
-	mode, others, _ := strings.Cut(allowed, " ")
-	for _, name := range given {
-		if !slices.Contains(strings.Fields(allowed), name) {
-			return command.UsageError("-%s cannot be combined with -%s: the only flags allowed with -%[1]s are -%[3]s", mode, name, strings.ReplaceAll(others, " ", ", -"))
+	given := f.Given()
+	for _, allowed := range []string{"http two-modes seed", "two-modes http seed out json", "redraw gap out"} {
+		mode, others, _ := strings.Cut(allowed, " ")
+		for _, name := range given {
+			if slices.Contains(given, mode) && !slices.Contains(strings.Fields(allowed), name) {
+				return o, command.UsageError("-%s cannot be combined with -%s: the only flags allowed with -%[1]s are -%[3]s", mode, name, strings.ReplaceAll(others, " ", ", -"))
+			}
 		}
 	}
-	return nil
+	return o, nil
 }

@@ -1,100 +1,258 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"hvae/bench/atomicfile"
+	"hvae/bench/plot"
+	"hvae/bench/progress"
+	"hvae/gaussian/model"
+	"hvae/linalg"
 )
 
-// A figure returns an SVG document for the rows of an experiment.
-type figure[R any] func(rows []R) []byte
+// run executes the program. It prints the rows of a table as soon as they are known, and then draws figures. With
+// -redraw, it reads the rows from a file and prints nothing. It checks the folder of the figures before any other work.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	var names []string // of the figures
+	switch {
+	case o.http != "":
+		return explore(ctx, o.http, o.config.Seed, stdout)
+	case o.twoModes:
+		names = []string{"trajectory.svg"}
+	case o.gap:
+		names = []string{"gap.svg"}
+	case len(o.dims) > 1 || o.redraw != "" || o.out != "":
+		names = []string{"figure1a.svg", "figure1b.svg", "figure1c.svg"}
+	}
+	folder := filepath.Clean(o.out)
+	if names != nil {
+		if err := o.prepare(folder, names); err != nil {
+			return err
+		}
+		fmt.Fprintf(stderr, "%s will be written to the folder %s\n", strings.Join(names, ", "), folder)
+	}
+	var rows []model.Outcome
+	switch {
+	case o.twoModes:
+		err = o.drawModes(ctx, stdout)
+	case o.redraw != "":
+		rows, err = readRows(o.redraw)
+	default:
+		rows, err = o.train(ctx, stdout, stderr)
+	}
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("%w: the completed rows were printed; no files were written", err)
+	}
+	for _, name := range names {
+		if err == nil {
+			err = atomicfile.Write(filepath.Join(folder, name), figures[name](rows))
+		}
+	}
+	return err
+}
 
-// run prints the rows of an experiment and draws its figures. The keys of figures are file names. The function compute
-// calls its argument print with each row as soon as the row is known, and ends if print returns an error. The function
-// table returns the text to print for the last element of rows. With -redraw, run reads the rows from a file instead of
-// computing and printing them. Without -out, run never replaces a figure.
-func run[R any](
-	o options, stdout, stderr io.Writer,
-	figures map[string]figure[R], table func(rows []R) string, compute func(print func(R) error) error,
-) error {
-	names, folder := slices.Sorted(maps.Keys(figures)), filepath.Clean(o.out)
+// prepare creates a folder. It returns an error if the named files cannot be created in the folder. Without -out, it
+// also returns an error if one of the files exists.
+func (o options) prepare(folder string, names []string) error {
+	err := os.MkdirAll(folder, 0o755)
+	probe, probeErr := os.MkdirTemp(folder, ".figure-*")
+	if err = cmp.Or(err, probeErr, os.Remove(probe)); err != nil {
+		return fmt.Errorf("cannot write figures to the folder %s: %w; select another folder with -out", folder, err)
+	}
 	for _, name := range names {
 		if _, err := os.Lstat(name); err == nil && o.out == "" {
 			return fmt.Errorf("%s exists: choose a folder for the figures with -out (-out . replaces the figures in the current folder)", name)
 		}
 	}
-	if len(names) > 0 {
-		if err := prepare(folder); err != nil {
-			return fmt.Errorf("cannot write figures to the folder %s: %w; select another folder with -out", folder, err)
-		}
-		fmt.Fprintf(stderr, "%s will be written to the folder %s\n", strings.Join(names, ", "), folder)
-	}
-	var rows []R
-	var err error
-	if o.redraw != "" {
-		rows, err = readRows[R](o.redraw)
-	} else {
-		err = compute(func(r R) (err error) {
-			rows = append(rows, r)
-			if o.json {
-				err = json.NewEncoder(stdout).Encode(r)
-			} else {
-				_, err = io.WriteString(stdout, table(rows))
-			}
-			if err != nil {
-				err = fmt.Errorf("cannot write results: %w", err)
-			}
-			return err
-		})
-	}
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		path := filepath.Join(folder, name)
-		if err := atomicfile.Write(path, figures[name](rows)); err != nil {
-			return err
-		}
-		fmt.Fprintf(stderr, "wrote %s\n", path)
-	}
 	return nil
 }
 
-// prepare creates a folder. It returns an error if files cannot be created in the folder, so that run fails before
-// training rather than after it.
-func prepare(folder string) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
+// print prints a row as a JSON object or as the given text.
+func (o options) print(w io.Writer, row any, text string) error {
+	if o.json {
+		return json.NewEncoder(w).Encode(row)
 	}
-	probe, err := os.MkdirTemp(folder, ".figure-*")
-	if err != nil {
-		return err
-	}
-	return os.Remove(probe)
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 // readRows reads a file that was written with -json and contains one JSON object for each row.
-func readRows[R any](name string) (rows []R, err error) {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the results: %w", err)
-	}
-	decoder := json.NewDecoder(bytes.NewReader(b))
+func readRows(name string) (rows []model.Outcome, err error) {
+	f, err := os.Open(name)
+	decoder := json.NewDecoder(f)
 	decoder.DisallowUnknownFields()
-	for decoder.More() || len(rows) == 0 {
-		var r R
-		if err := decoder.Decode(&r); err != nil {
-			return nil, fmt.Errorf("%s, row %d: %w; the file must be the output of -json, with the same -two-modes", name, len(rows)+1, err)
+	for err == nil {
+		var r model.Outcome
+		if err = decoder.Decode(&r); err == nil {
+			rows = append(rows, r)
 		}
-		rows = append(rows, r)
 	}
-	return rows, nil
+	if err == io.EOF && rows != nil {
+		return rows, f.Close()
+	}
+	return nil, fmt.Errorf("%s, row %d: %w; the file must be the output of -json without -two-modes", name, len(rows)+1, err)
+}
+
+// train trains each method on each dataset, concurrently on all cores, and returns the average outcome for each
+// dimension and method. It prints an average as soon as its runs and all earlier runs are finished. The number of cores
+// affects only the running times: each run has its own random streams, and averages are computed in a fixed order.
+func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []model.Outcome, err error) {
+	cost := func(r model.Run) int { // the approximate time of an iteration, in arbitrary units
+		_, K := model.Parse(r.Method)
+		return (5 + K) * (25 + r.Dims)
+	}
+	var runs []model.Run
+	total := 0.0
+	for _, d := range o.dims {
+		for _, m := range o.methods {
+			for k := range o.datasets {
+				runs = append(runs, model.Run{Method: m, Dims: d, Dataset: k})
+				total += float64(o.config.Iterations * cost(runs[len(runs)-1]))
+			}
+		}
+	}
+	var next, finished, iterations, work atomic.Int64
+	line := progress.New(stderr, 0, func(elapsed time.Duration) string {
+		return fmt.Sprintf("%d of %d runs  %.0f iterations/s", finished.Load(), len(runs), float64(iterations.Load())/elapsed.Seconds())
+	})
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	outcomes, unfinished := make([]model.Outcome, len(runs)), slices.Repeat([]int{o.datasets}, len(runs)/o.datasets)
+	var mu sync.Mutex // protects outcomes, unfinished and rows
+	linalg.For(min(runtime.GOMAXPROCS(0), len(runs)), 1, func(int, int) {
+		for i := int(next.Add(1)) - 1; i < len(runs) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+			outcome, err := o.config.Train(ctx, runs[i], func(n int) {
+				iterations.Add(int64(n))
+				line.Set(float64(work.Add(int64(n*cost(runs[i])))) / total)
+			})
+			if err != nil {
+				cancel(err) // ends all runs
+				return
+			}
+			mu.Lock()
+			finished.Add(1)
+			outcomes[i] = outcome
+			unfinished[i/o.datasets]--
+			for n := len(rows); n < len(unfinished) && unfinished[n] == 0 && ctx.Err() == nil; n++ {
+				rows = append(rows, model.Average(outcomes[n*o.datasets:][:o.datasets]))
+				line.Clear()
+				if err := o.print(stdout, rows[n], o.table(rows)); err != nil {
+					cancel(err)
+				}
+			}
+			mu.Unlock()
+		}
+	})
+	line.Clear()
+	return rows, context.Cause(ctx)
+}
+
+// table returns the text to print for the last element of rows. If this is the first row for its dimension d, the text
+// begins with a header. If it is the last row for d, the text ends with the maximum-likelihood estimate.
+func (o options) table(rows []model.Outcome) (lines string) {
+	errors := func(sum, se float64) string { // without the standard error if it is 0 because of a single dataset
+		return strings.TrimSuffix(fmt.Sprintf("%.4g ± %.2g", sum, se), " ± 0")
+	}
+	n := len(rows)
+	r, beta0 := rows[n-1], "–"
+	if r.Beta0 > 0 {
+		beta0 = fmt.Sprintf("%.4g", r.Beta0)
+	}
+	if (n-1)%len(o.methods) == 0 {
+		lines = fmt.Sprintf("d = %d: datasets %d, points %d, iterations %d, draws %d, learning rate %g, seed %d\n",
+			r.Dims, r.Datasets, o.config.Points, o.config.Iterations, o.config.Draws, o.config.Rate, o.config.Seed)
+		lines += fmt.Sprintf("%-16s %10s %10s %20s %10s %12s %12s %10s %8s\n",
+			"method", "Δ error", "σ error", "sum ± s.e.", "β₀", "ELBO", "log p(D)", "gap", "seconds")
+	}
+	lines += fmt.Sprintf("%-16s %10.4g %10.4g %20s %10s %12.1f %12.1f %10.1f %8.1f\n",
+		r.Method, r.DeltaErr, r.SigmaErr, errors(r.Err, r.ErrSE), beta0, r.ELBO, r.LogEvidence, r.Gap, r.Seconds)
+	if n%len(o.methods) == 0 {
+		lines += fmt.Sprintf("%-16s %10.4g %10.4g %20s %10s %12s %12.1f %10s %8s\n\n",
+			"max. likelihood", r.MLEDeltaErr, r.MLESigmaErr, errors(r.MLEDeltaErr+r.MLESigmaErr, r.MLEErrSE), "", "", r.MLEEvidence, "", "")
+	}
+	return lines
+}
+
+// figures maps file names to functions that draw figures for the rows of the table. The paper's figure 1 consists of
+// the first two panels, in which the larger error of Δ hides the error of σ with tempering.
+var figures = map[string]func(rows []model.Outcome) []byte{
+	"figure1a.svg":   panel("Comparison across all methods", false, "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb"),
+	"figure1b.svg":   panel("HVAE with and without tempering", false, "hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10"),
+	"figure1c.svg":   panel("HVAE with and without tempering: σ alone", true, "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 hvae-notemp-k1 hvae-notemp-k10"),
+	"gap.svg":        gapChart,
+	"trajectory.svg": drawPaths,
+}
+
+// panel returns a figure that shows the error of θ, or only of σ, as a function of the dimension. It draws one line for
+// each of the given methods that have results, and one for the maximum-likelihood estimate.
+func panel(title string, sigma bool, methods string) func(rows []model.Outcome) []byte {
+	return func(rows []model.Outcome) []byte {
+		c := plot.Chart{Title: title, XLabel: "dimension d", YLabel: "mean of ‖θ − θ̂‖² ± s.e.", LogX: true, LogY: true, Dodge: true}
+		rows = slices.SortedStableFunc(slices.Values(rows), func(a, b model.Outcome) int { return a.Dims - b.Dims })
+		if sigma {
+			c.YLabel = "mean of ‖σ − σ̂‖² ± s.e."
+			for i, r := range rows { // remove the error of Δ
+				rows[i].Err, rows[i].ErrSE, rows[i].MLEDeltaErr = r.SigmaErr, r.SigmaErrSE, 0
+			}
+		}
+		for _, m := range strings.Fields(methods) {
+			for _, r := range rows {
+				if r.Method == m {
+					addPoint(&c, m, plot.Line, float64(r.Dims), r.Err, r.ErrSE)
+				}
+			}
+		}
+		for i, r := range rows {
+			if i == 0 || r.Dims > rows[i-1].Dims {
+				c.XTicks = addPoint(&c, "max. likelihood", plot.Dashed, float64(r.Dims), r.MLEDeltaErr+r.MLESigmaErr).X
+			}
+		}
+		return c.SVG()
+	}
+}
+
+// gapChart plots the gap log p(D) − ELBO of HVAE with tied and with untied tempering against K, and the lower
+// limit of the gap with tied tempering. It ignores other methods.
+func gapChart(rows []model.Outcome) []byte {
+	c := plot.Chart{Title: "Does the bound tighten with K?", XLabel: "number of leapfrog steps K", YLabel: "log p(D) − ELBO (nats)", LogX: true, LogY: true}
+	for _, r := range rows {
+		d := fmt.Sprintf("d = %d, ", r.Dims)
+		switch family, K := model.Parse(r.Method); family {
+		case "hvae":
+			c.XTicks = addPoint(&c, d+"tied", plot.Line, float64(K), r.Gap).X
+			addPoint(&c, d+"limit for tied flows", plot.Dashed, float64(K), r.TiedLimit)
+		case "hvae-untied":
+			addPoint(&c, d+"untied", plot.Line, float64(K), r.Gap)
+		}
+	}
+	return c.SVG()
+}
+
+// addPoint adds a point, and possibly an error bar, to the series with the given label and returns the series. If the
+// chart has no such series, addPoint creates it in the given style.
+func addPoint(c *plot.Chart, label string, style plot.Style, x, y float64, se ...float64) *plot.Series {
+	i := slices.IndexFunc(c.Series, func(s plot.Series) bool { return s.Label == label })
+	if i < 0 {
+		i, c.Series = len(c.Series), append(c.Series, plot.Series{Label: label, Style: style})
+	}
+	s := &c.Series[i]
+	s.X, s.Y, s.Error = append(s.X, x), append(s.Y, y), append(s.Error, se...)
+	return s
 }

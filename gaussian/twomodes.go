@@ -1,20 +1,30 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	_ "embed"
 	"fmt"
+	"html/template"
+	"io"
 	"math"
+	"net"
+	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
+	"sync"
+	"time"
 
+	"hvae/bench/command"
 	"hvae/bench/plot"
 	"hvae/gaussian/model"
 	"hvae/linalg/random"
 )
 
-// With -two-modes, the program compares these settings of Algorithm 1.
+// With -two-modes, the program compares these settings of Algorithm 1 for K = 4, 8, …, 128.
 var (
-	modeSteps = []float64{4, 8, 16, 32, 64, 128} // K
-	modeFlows = []model.TwoModesFlow{            // without K
+	modeFlows = []model.TwoModesFlow{
 		{Tempering: "none", PriorSD: 1.5, MomentumSD: 1, InvSqrtBeta0: 1, StepSize: 0.1},
 		{Tempering: "fixed", PriorSD: 1.5, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1},
 		{Tempering: "untied", PriorSD: 1.5, MomentumSD: 3, InvSqrtBeta0: 9, StepSize: 0.1},
@@ -24,8 +34,7 @@ var (
 	modeDraws = 50_000 // draws of log p̂ for each setting
 )
 
-// A modeRow is a row of the table that -two-modes prints. It summarises draws of log p̂ for the
-// target with two modes, whose log evidence is 0.
+// A modeRow summarises draws of log p̂ for the target with two modes, whose log evidence is 0.
 type modeRow struct {
 	model.TwoModesFlow
 	ELBO        float64 `json:"elbo"`         // mean of log p̂
@@ -34,16 +43,16 @@ type modeRow struct {
 	EndSD       float64 `json:"end_sd"`       // root mean square of the coordinates of z_K relative to the nearest mode
 }
 
-// drawModes runs Algorithm 1 for each setting and each K, and passes the resulting rows to print.
-func (o options) drawModes(ctx context.Context, print func(modeRow) error) error {
-	for _, f := range modeFlows {
-		for _, K := range modeSteps {
-			f.K = int(K)
+// drawModes runs Algorithm 1 for each setting and each K, and prints the resulting rows.
+func (o options) drawModes(ctx context.Context, stdout io.Writer) error {
+	for i, f := range modeFlows {
+		for f.K = 4; f.K <= 128; f.K *= 2 {
 			draws, err := f.Draw(ctx, modeDraws, random.Stream(o.config.Seed, "two modes", f.K), false)
 			if err != nil {
-				return fmt.Errorf("%w: the completed rows were printed; no files were written", context.Cause(ctx))
+				return context.Cause(ctx)
 			}
-			if err := print(summariseModes(f, draws)); err != nil {
+			r := summariseModes(f, draws)
+			if err := o.print(stdout, r, o.modesTable(r, i == 0 && f.K == 4)); err != nil {
 				return err
 			}
 		}
@@ -51,13 +60,12 @@ func (o options) drawModes(ctx context.Context, print func(modeRow) error) error
 	return nil
 }
 
-// modesTable returns the text to print for the last element of rows. The text of the first row begins with a header.
-func (o options) modesTable(rows []modeRow) (text string) {
-	if len(rows) == 1 {
+// modesTable returns a row of the table as text, after a header if first is true.
+func (o options) modesTable(r modeRow, first bool) (text string) {
+	if first {
 		text = fmt.Sprintf("target with two modes, log p(x) = 0; %d draws of log p̂ that start near the left mode, seed %d\n", modeDraws, o.config.Seed) +
 			fmt.Sprintf("%-9s %10s %5s %6s %5s %10s %10s %14s %10s\n", "tempering", "s.d. of q⁰", "s", "1/√β₀", "K", "ELBO", "variance", "change of mode", "s.d. of z")
 	}
-	r := rows[len(rows)-1]
 	return text + fmt.Sprintf("%-9s %10.3g %5.3g %6.3g %5d %10.3f %10.2f %12.2f %% %10.3f\n", r.Tempering, r.PriorSD, r.MomentumSD, r.InvSqrtBeta0, r.K, r.ELBO, r.Variance, r.ChangedMode, r.EndSD)
 }
 
@@ -65,7 +73,8 @@ func summariseModes(f model.TwoModesFlow, draws []model.TwoModesDraw) modeRow {
 	r, n, squares := modeRow{TwoModesFlow: f}, float64(len(draws)), 0.0
 	for _, d := range draws {
 		r.ELBO += d.LogEstimate / n
-		x, y := math.Abs(d.End().X)-3, d.End().Y // the modes are at (±3, 0)
+		end := len(d.X) - 1
+		x, y := math.Abs(d.X[end])-3, d.Y[end] // the modes are at (±3, 0)
 		squares += x*x + y*y
 		if d.ChangesMode() {
 			r.ChangedMode++
@@ -78,71 +87,36 @@ func summariseModes(f model.TwoModesFlow, draws []model.TwoModesDraw) modeRow {
 	return r
 }
 
-// temperingChart plots the ELBO of each setting against K. A dashed line shows −log 2, the ELBO of a
-// distribution that equals one mode and misses the other.
-func temperingChart(rows []modeRow) []byte {
-	c := plot.Chart{Title: "Tempering on a target with two modes", XLabel: "leapfrog steps K", YLabel: "ELBO (nats); log p(x) = 0", LogX: true, XTicks: modeSteps}
-	for _, r := range rows {
-		addPoint(&c, fmt.Sprintf("s.d. of q⁰ %v; %s, s = %v, Πα = 1/%v", r.PriorSD, r.Tempering, r.MomentumSD, r.InvSqrtBeta0), plot.Line, float64(r.K), r.ELBO)
-	}
-	for _, K := range modeSteps {
-		addPoint(&c, "−log 2: one mode, exactly", plot.Dashed, K, -math.Ln2)
-	}
-	return c.SVG()
-}
-
-// drawPaths returns an SVG figure of three paths of Algorithm 1 on the target with two modes, and of the energies along
-// the paths. It has a column for each of the first three settings. Path j has the same z₀ and γ₀ in each column. The
-// candidates are the draws that start on the left and whose energy without tempering never exceeds the barrier. Paths 1
-// and 2 are the first two candidates that change mode with fixed tempering, and path 3 is the first that does not.
-func drawPaths(seed uint64) []byte {
-	const K, draws = 64, 500
-	var all [3][]model.TwoModesDraw
-	for i, f := range modeFlows[:3] {
-		f.K = K
-		all[i], _ = f.Draw(context.Background(), draws, random.Stream(seed, "two modes paths", K), true)
-	}
-	var selected [3][]model.TwoModesDraw
-	selectDraws := func(n int, changing bool) {
-		for j, d := range all[0] {
-			high := slices.ContainsFunc(d.Path, func(p model.TwoModesPhase) bool { return p.Energy > leastPotential+barrier })
-			if n > 0 && d.Path[0].X < 0 && !high && all[1][j].ChangesMode() == changing {
-				n--
-				for i := range selected {
-					selected[i] = append(selected[i], all[i][j])
-				}
-			}
-		}
-	}
-	selectDraws(2, true)
-	selectDraws(1, false)
+// drawPaths returns an SVG figure of paths, with a column for each of the first three settings. Path i has the same z₀
+// and γ₀ in each column. With fixed tempering, paths 1 and 2 change mode: the seed was selected for this purpose.
+func drawPaths([]model.Outcome) []byte {
 	var charts [6]plot.Chart
 	for i, f := range modeFlows[:3] {
-		title := fmt.Sprintf("%s: K = %d, s = %v, Πα = 1/%v", f.Tempering, K, f.MomentumSD, f.InvSqrtBeta0)
-		charts[i], charts[i+3] = pathCharts(selected[i], title, "")
+		f.K = 64
+		paths, _ := f.Draw(context.Background(), 3, random.Stream(1028, "two modes paths"), true)
+		title := fmt.Sprintf("%s: K = %d, s = %v, Πα = 1/%v", f.Tempering, f.K, f.MomentumSD, f.InvSqrtBeta0)
+		charts[i], charts[i+3] = pathCharts(paths, title)
 	}
 	return plot.Panels(3, charts[:]...)
 }
 
-// The potential U = −log p(x, z) is log π at a mode, and 18 − log 2 nats higher between the modes, at z = 0.
-const leastPotential, barrier = 1.1447298858494002, 18 - math.Ln2
+// barrier is the difference of the potential at z = 0, between the modes, and its minimum at the modes.
+const barrier = 18 - math.Ln2
 
-// pathCharts returns two charts with the given titles: the paths in the plane with contours of the target, and the
-// energies along the paths.
-func pathCharts(draws []model.TwoModesDraw, title, energyTitle string) (plane, energy plot.Chart) {
+// pathCharts returns two charts: the paths in the plane with contours of the target, and the energies along the paths.
+func pathCharts(draws []model.TwoModesDraw, title string) (plane, energy plot.Chart) {
 	plane = plot.Chart{Title: title, XLabel: "first coordinate of z", YLabel: "second coordinate of z", Width: 340, Equal: true, Series: []plot.Series{contours()}}
-	energy = plot.Chart{Title: energyTitle, XLabel: "step k", YLabel: "H − min U (nats)", Width: 340, Height: 160}
+	energy = plot.Chart{Title: "Energy along the paths", XLabel: "step k", YLabel: "H − min U (nats)", Width: 340, Height: 160}
 	for i, d := range draws {
-		for k, p := range d.Path {
-			addPoint(&plane, fmt.Sprintf("path %d", i+1), plot.Line, p.X, p.Y)
-			addPoint(&energy, fmt.Sprintf("path %d", i+1), plot.Line, float64(k), p.Energy-leastPotential)
+		label, K := fmt.Sprintf("path %d", i+1), len(d.X)-1
+		addPoint(&plane, "start z₀", plot.Points, d.X[0], d.Y[0])
+		addPoint(&plane, "end z_K", plot.Points, d.X[K], d.Y[K])
+		plane.Series = append(plane.Series, plot.Series{Label: label, X: d.X, Y: d.Y})
+		for k, e := range d.Energy {
+			addPoint(&energy, label, plot.Line, float64(k), e)
 		}
 	}
-	for _, d := range draws {
-		addPoint(&plane, "start z₀", plot.Points, d.Path[0].X, d.Path[0].Y)
-		addPoint(&plane, "end z_K", plot.Points, d.End().X, d.End().Y)
-	}
-	for _, k := range []int{0, len(draws[0].Path) - 1} {
+	for _, k := range []int{0, len(draws[0].X) - 1} {
 		addPoint(&energy, fmt.Sprintf("barrier, %.1f nats", barrier), plot.Dashed, float64(k), barrier)
 	}
 	return plane, energy
@@ -161,4 +135,112 @@ func contours() plot.Series {
 		s.X, s.Y = append(s.X, math.NaN()), append(s.Y, math.NaN()) // a gap
 	}
 	return s
+}
+
+//go:embed explore.html
+var exploreHTML string
+var page = template.Must(template.New("").Parse(exploreHTML))
+
+// explore serves an interactive web page about the target with two modes until ctx is done.
+func explore(ctx context.Context, address string, seed uint64, stdout io.Writer) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return command.UsageError("invalid value %q for flag -http: it must be HOST:PORT, such as localhost:8080", address)
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(cmp.Or(host, "localhost"), port))
+	if err != nil {
+		return fmt.Errorf("cannot serve the page at %s: %w; select another address with -http", address, err)
+	}
+	server := http.Server{Handler: explorer(seed), ReadHeaderTimeout: 10 * time.Second}
+	defer context.AfterFunc(ctx, func() { server.Close() })() // Close also ends active requests
+	fmt.Fprintf(stdout, "serving http://%s/; press Ctrl-C to stop\n", l.Addr())
+	err = server.Serve(l)
+	return cmp.Or(context.Cause(ctx), err)
+}
+
+// A slider describes a numeric setting of the page.
+type slider struct {
+	Name, Text            string // in URLs and on the page
+	Min, Max, Step, Value float64
+	For                   string // names of the temperings that use the setting; empty if all do
+}
+
+// The settings of the page and their default values. By default, the page uses the first tempering.
+var (
+	sliders = []slider{
+		{"q", "s.d. of q⁰ =", 0.5, 1.5, 0.1, 1.5, ""},
+		{"start", "1/√β₀ = 1/Πα =", 1, 12, 0.1, 3, "fixed free untied"},
+		{"s", "s.d. of ρ₀, s =", 0.1, 6, 0.1, 3, "untied"},
+		{"K", "steps K =", 1, 256, 1, 64, ""},
+		{"eps", "step size ε =", 0.01, 0.5, 0.01, 0.1, ""},
+		{"paths", "paths:", 1, 12, 1, 4, ""},
+	}
+	temperings = []string{"fixed", "free", "untied", "none"}
+)
+
+var computing sync.Mutex // allows one view at a time, because a view with K = 256 needs about 50 MB of memory
+
+// explorer returns the HTTP handler of the interactive page. The query of the URL contains the settings.
+func explorer(seed uint64) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		computing.Lock()
+		v, err := newView(r.Context(), r.URL.Query(), seed)
+		computing.Unlock()
+		if err == nil {
+			page.Execute(w, v)
+		} // otherwise, or if Execute returns an error, the browser has disconnected
+	}
+}
+
+// newView returns the data for the template: the settings in the query of a URL and the results for them. Missing and
+// invalid settings get their default values. The noise is the same for all settings. If ctx is done, newView returns
+// ctx.Err().
+func newView(ctx context.Context, q url.Values, seed uint64) (view map[string]any, err error) {
+	var invalid []string // a message about each invalid setting
+	tempering := q.Get("tempering")
+	if !slices.Contains(temperings, tempering) {
+		if q.Has("tempering") {
+			invalid = append(invalid, fmt.Sprintf("tempering=%.40s is unknown", tempering))
+		}
+		tempering = temperings[0]
+	}
+	sliders, x := slices.Clone(sliders), map[string]float64{} // x contains the values of the sliders
+	for i := range sliders {
+		s := &sliders[i]
+		value, err := strconv.ParseFloat(q.Get(s.Name), 64)
+		if err == nil && value >= s.Min && value <= s.Max && (s.Step < 1 || value == math.Trunc(value)) {
+			s.Value = value
+		} else if q.Has(s.Name) {
+			invalid = append(invalid, fmt.Sprintf("%s=%.40s is not a number from %v to %v", s.Name, q.Get(s.Name), s.Min, s.Max))
+		}
+		x[s.Name] = s.Value
+	}
+	f := model.TwoModesFlow{Tempering: tempering, PriorSD: x["q"], MomentumSD: x["s"], InvSqrtBeta0: x["start"], StepSize: x["eps"], K: int(x["K"])}
+	paths, _ := f.Draw(ctx, 12, random.Stream(seed, "two modes page paths"), true)
+	draws, err := f.Draw(ctx, 2000, random.Stream(seed, "two modes page"), false)
+	if err != nil {
+		return nil, err
+	}
+	row := summariseModes(f, draws)
+	plane, energy := pathCharts(paths[:int(x["paths"])], "Paths in the plane")
+	var figures []template.HTML
+	for _, c := range []plot.Chart{plane, energy, estimates(draws, row.ELBO)} {
+		for j := range c.Series {
+			c.Series[j].Label = "" // no legend
+		}
+		figures = append(figures, template.HTML(c.SVG()))
+	}
+	return map[string]any{"Sliders": sliders, "Temperings": temperings, "Invalid": invalid, "Row": row, "Figures": figures}, nil
+}
+
+// estimates returns a chart of the sorted draws of log p̂. A dashed line shows the ELBO.
+func estimates(draws []model.TwoModesDraw, elbo float64) plot.Chart {
+	c := plot.Chart{Title: "Estimates of log p(x) = 0", XLabel: "fraction of draws", YLabel: "log p̂ (nats)", Width: 340, Height: 160}
+	slices.SortFunc(draws, func(a, b model.TwoModesDraw) int { return cmp.Compare(a.LogEstimate, b.LogEstimate) })
+	for i, d := range draws {
+		x := float64(i) / float64(len(draws)-1)
+		addPoint(&c, "draws", plot.Line, x, d.LogEstimate)
+		addPoint(&c, "ELBO", plot.Dashed, x, elbo)
+	}
+	return c
 }

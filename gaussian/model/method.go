@@ -1,7 +1,7 @@
 package model
 
 import (
-	"fmt"
+	"math"
 	"math/rand/v2"
 	"regexp"
 	"strconv"
@@ -22,12 +22,12 @@ type Method struct {
 	// bound has a closed form, ELBO returns the exact bound [1×1]. The slice params contains Params as variables on
 	// a tape. ELBO is safe for concurrent use.
 	ELBO func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
-	// Tempering returns the tempering of HVAE. It is nil for other methods.
-	Tempering func(params []*ad.Var[float64]) hvae.Tempering[float64]
+	// Temperature returns β₀ = 1/s² and volume = s·Π α_k of HVAE, where s is the standard deviation of the initial
+	// momentum. The volume is 1 unless the tempering is untied. Temperature is nil for other methods.
+	Temperature func(params []*ad.Var[float64]) (beta0, volume float64)
 }
 
-// newMethod returns a method with the parameters Δ [d×1] and log σ [d×1]. All elements of Δ start at 0,
-// and all elements of log σ start at 3.
+// newMethod returns a method with the parameters Δ [d×1], which starts at 0, and log σ [d×1], which starts at 3.
 func newMethod(d, noiseRows int) *Method {
 	m := &Method{NoiseRows: noiseRows}
 	m.add("delta", d, 1, 0)
@@ -46,10 +46,8 @@ func MethodNames() []string {
 	return []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10", "hvae-untied-k1", "hvae-untied-k10", "nf-k1", "nf-k30", "vb"}
 }
 
-var methodName = regexp.MustCompile(`^(vb|(hvae|hvae-notemp|hvae-untied|nf)-k[1-9]\d{0,3})$`)
-
-// IsMethod reports whether NewMethod accepts the name.
-func IsMethod(name string) bool { return methodName.MatchString(name) }
+// MethodName matches the names that NewMethod accepts.
+var MethodName = regexp.MustCompile(`^(vb|(hvae|hvae-notemp|hvae-untied|nf)-k[1-9]\d{0,3})$`)
 
 // Parse returns the family and K of a method, such as "hvae-untied" and 10, or "vb" and 0.
 func Parse(name string) (family string, K int) {
@@ -60,19 +58,141 @@ func Parse(name string) (family string, K int) {
 
 // NewMethod returns the named method for a dataset. The names are vb, hvae-kK, hvae-notemp-kK, hvae-untied-kK and
 // nf-kK, where K is the number of steps or layers. The parameters have their initial values, some of which are drawn
-// from rng. NewMethod panics if the name is unknown.
+// from rng.
 func NewMethod(name string, data Data, rng *rand.Rand) *Method {
 	switch family, K := Parse(name); family {
-	case "hvae":
-		return NewHVAE(data, K, "fixed")
-	case "hvae-notemp":
-		return NewHVAE(data, K, "none")
-	case "hvae-untied":
-		return NewHVAE(data, K, "untied")
 	case "nf":
 		return NewPlanar(data, K, rng)
 	case "vb":
 		return NewMeanField(data)
+	default:
+		tempering := map[string]string{"hvae": "fixed", "hvae-notemp": "none", "hvae-untied": "untied"}
+		return NewHVAE(data, K, tempering[family])
 	}
-	panic(fmt.Sprintf("model: unknown method %q", name))
+}
+
+// NewHVAE returns the method that uses Algorithm 1 with K leapfrog steps. The variational prior is the prior N(0, I) of
+// the model. The bound is the simplified estimate of equation 12 (Sample.ELBO). The parameters are Δ, log σ, and a
+// step-size logit for each dimension. Step sizes start at 0.005. The argument tempering adds these parameters:
+//
+//	"none"    no parameters; β₀ = 1
+//	"fixed"   log(1/√β₀ − 1); 1/√β₀ starts at 5
+//	"untied"  log α_k and log s; α_k starts at 5^(−1/K), and s at 5
+func NewHVAE(data Data, K int, tempering string) *Method {
+	const maxStepSize = 0.5 // ξ in the step size ε = ξ·sigmoid(logit)
+	d, inf := len(data.Mean), math.Inf(1)
+	m := newMethod(d, 2*d) // the noise consists of z₀ [d] and γ₀ [d]
+	m.add("step_size_logit", 1, d, hvae.Unconstrain(0.005, 0, maxStepSize))
+	temperingOf := func([]*ad.Var[float64]) (none hvae.Tempering[float64]) { return none }
+	switch tempering {
+	case "fixed":
+		m.add("log_temperature", 1, 1, hvae.Unconstrain(5, 1, inf))
+		temperingOf = func(params []*ad.Var[float64]) hvae.Tempering[float64] {
+			return hvae.FixedTempering(K, hvae.Constrain(params[3], 1, inf))
+		}
+	case "untied":
+		m.add("log_alpha", K, 1, math.Log(5)/float64(-K))
+		m.add("log_momentum_sd", 1, 1, math.Log(5))
+		temperingOf = func(params []*ad.Var[float64]) hvae.Tempering[float64] {
+			return hvae.UntiedTempering(ad.Exp(params[3]), ad.Exp(params[4]))
+		}
+	}
+	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
+		target := NewTarget(data, params[0], params[1])
+		flow := hvae.Flow[float64]{Target: target, K: K, StepSize: hvae.Constrain(params[2], 0, maxStepSize), Tempering: temperingOf(params)}
+		epsilon, gamma0 := ad.RowRange(noise, 0, d), ad.RowRange(noise, d, 2*d)
+		return hvae.HIS(&flow, hvae.StandardNormal[float64]{}, epsilon, gamma0).ELBO()
+	}
+	m.Temperature = func(params []*ad.Var[float64]) (beta0, volume float64) {
+		t := temperingOf(params)
+		if t.Alpha() == nil {
+			return 1, 1
+		}
+		sd := t.MomentumSD().Scalar()
+		return 1 / (sd * sd), sd * math.Exp(ad.Sum(ad.Log(t.Alpha())).Scalar())
+	}
+	return m
+}
+
+// NewPlanar returns the method of variational inference with a planar normalizing flow (Rezende and
+// Mohamed, Variational Inference with Normalizing Flows, 2015). The flow maps a draw z₀ from the
+// prior N(0, I) of the model through K layers
+//
+//	f(z) = z + û tanh(wᵀz + b)    (their equation 10).
+//
+// The parameters are Δ, log σ, u, w and b. All layers use the same u, w and b. PlanarFlow computes û from u.
+// Initially, b is 0.1, and the elements of u and w are drawn from N(0, 0.1²) truncated at two
+// standard deviations. The bound is log p_θ(D, z_K) − log q_K(z_K), where
+//
+//	log q_K(z_K) = log q⁰(z₀) − Σ_k log |det ∂f/∂z_{k−1}|    (their equation 13).
+func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
+	d := len(data.Mean)
+	m := newMethod(d, d) // the noise is z₀ [d]
+	m.add("u", d, 1, 0)
+	m.add("w", d, 1, 0)
+	m.add("b", 1, 1, 0.1)
+	for _, p := range m.Params[2:4] {
+		for i := range p.Value.Data {
+			x := rng.NormFloat64()
+			for math.Abs(x) > 2 {
+				x = rng.NormFloat64()
+			}
+			p.Value.Data[i] = 0.1 * x
+		}
+	}
+	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
+		target := NewTarget(data, params[0], params[1])
+		logPrior := hvae.LogNormal(noise)
+		zK, logDet := PlanarFlow(noise, params[2], params[3], params[4], K)
+		return ad.Add(ad.Sub(target.LogJoint(zK), logPrior), logDet)
+	}
+	return m
+}
+
+// PlanarFlow applies K planar layers with parameters u, w [d×1] and b [1×1] to the columns of z [d×n]. It
+// returns z_K [d×n] and the log determinants [1×n] of the Jacobian matrices ∂z_K/∂z. K must be at least 1.
+//
+// A layer is invertible if wᵀû ≥ −1. The appendix of Rezende and Mohamed therefore replaces u with
+//
+//	û = u + (m − wᵀu) w/‖w‖²,   m = softplus(wᵀu) − 1 > −1.
+//
+// Hence wᵀû = m, and the determinant of a layer is 1 + (1 − tanh²)·m = (1 + m) − m·tanh² > 0.
+func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]) {
+	wu := ad.Dot(w, u)
+	m := ad.AddConst(ad.Softplus(wu), -1)
+	uHat := ad.MulAdd(ad.Div(ad.Sub(m, wu), ad.Dot(w, w)), w, u)
+	var h *ad.Var[float64] // the activations tanh(wᵀz + b) of all layers [K×n]
+	for k := range K {
+		activation := ad.Tanh(ad.Add(ad.MulSumTo(w, z, 1, z.Cols()), b))
+		z = ad.MulAdd(uHat, activation, z)
+		if k == 0 {
+			h = activation
+		} else {
+			h = ad.Stack(h, activation)
+		}
+	}
+	det := ad.MulAdd(ad.Neg(m), ad.Square(h), ad.AddConst(m, 1))
+	return z, ad.SumTo(ad.Log(det), 1, z.Cols())
+}
+
+// NewMeanField returns the method of mean-field variational Bayes. The approximate posterior is q(z) =
+// N(μ_Z, Σ_Z) with a diagonal Σ_Z. The parameters are Δ, log σ, μ_Z (initially 0) and log σ_Z (initially
+// 1). The bound E_q[log p_θ(D, z)] + H(q) needs no noise, because log p_θ(D, z) is quadratic in z:
+//
+//	E_q[log p_θ(D, z)] = log p_θ(D, μ_Z) − ½ Σ_j (1 + N/σ_j²) σ_Zj²,
+//	H(q) = Σ_j (log σ_Zj + ½ log 2πe).
+func NewMeanField(data Data) *Method {
+	d := len(data.Mean)
+	m := newMethod(d, 0)
+	m.add("mean", d, 1, 0)
+	m.add("log_scale", d, 1, 1)
+	m.ELBO = func(params []*ad.Var[float64], _ *ad.Var[float64]) *ad.Var[float64] {
+		target := NewTarget(data, params[0], params[1])
+		mean, logScale := params[2], params[3]
+		variance := ad.Exp(ad.Scale(logScale, 2))
+		joint := ad.Sub(target.LogJoint(mean), ad.Scale(ad.Dot(target.slope, variance), 0.5))
+		entropy := ad.AddConst(ad.Sum(logScale), float64(d)*(linalg.Log2Pi+1)/2)
+		return ad.Add(joint, entropy)
+	}
+	return m
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"time"
 
 	"hvae/ad"
@@ -39,45 +40,46 @@ type Run struct {
 	Dataset int    `json:"-"` // index of the dataset
 }
 
-// Cost returns the approximate time of an iteration, in arbitrary units.
-func (r Run) Cost() int {
-	_, K := Parse(r.Method)
-	return (5 + K) * (25 + r.Dims)
-}
-
-// Train trains a method on a dataset. Except for Seconds, the outcome depends only on c and run. The dataset does not
-// depend on the method. Before each group of at most 100 iterations, Train calls progress with the size of the group.
-// If ctx is done, Train returns ctx.Err(). If training diverges, Train returns an error that describes the run, the
-// iteration and the parameters.
+// Train trains a method on a dataset, which does not depend on the method. Except for Seconds, the outcome depends only
+// on c and run. Before each group of at most 100 iterations, Train calls progress with the size of the group. Train
+// returns ctx.Err() if ctx is done, and an error that describes the run and the parameters if training diverges.
 func (c Config) Train(ctx context.Context, run Run, progress func(iterations int)) (Outcome, error) {
 	start := time.Now()
+	stream := func(use string) *rand.Rand { return random.Stream(c.Seed, "gaussian "+use, run.Dims, run.Dataset) }
 	truth := Truth(run.Dims)
-	data := Draw(ctx, truth, c.Points, random.Stream(c.Seed, "gaussian data", run.Dims, run.Dataset))
-	if ctx.Err() != nil {
-		return Outcome{}, ctx.Err()
+	data := Draw(ctx, truth, c.Points, stream("data"))
+	m := NewMethod(run.Method, data, stream("start "+run.Method))
+	trainer, draws := NewTrainer(m, c.Rate, stream("noise "+run.Method).Uint64()), make([]int, c.Draws)
+	var err error
+	for err == nil && trainer.Steps() < c.Iterations {
+		if trainer.Steps()%100 == 0 {
+			progress(min(100, c.Iterations-trainer.Steps()))
+		}
+		_, err = trainer.Step(ctx, draws)
 	}
-	m := NewMethod(run.Method, data, random.Stream(c.Seed, "gaussian start "+run.Method, run.Dims, run.Dataset))
-	elbo, err := c.optimise(ctx, m, random.Stream(c.Seed, "gaussian noise "+run.Method, run.Dims, run.Dataset).Uint64(), progress)
-	if ctx.Err() != nil {
+	o := Outcome{Run: run, Datasets: 1}
+	if err == nil {
+		o.ELBO, _, err = trainer.Evaluate(ctx, make([]int, 10_000), trainer.Seed, trainer.Bound)
+	}
+	if m.Temperature != nil {
+		trainer.Each(ctx, draws[:1], 0, func(b *hvae.Block[float64]) { o.Beta0, o.Volume = m.Temperature(b.Params) })
+	}
+	if ctx.Err() != nil { // possibly before all dimensions were drawn
 		return Outcome{}, ctx.Err()
 	}
 	sigma := linalg.New[float64](run.Dims, 1)
 	linalg.Exp(sigma, m.Params[1].Value)
-	theta, best := Theta{m.Params[0].Value.Data, sigma.Data}, data.MaximumLikelihood()
-	o := Outcome{
-		Run: run, Datasets: 1, Theta: theta, ELBO: elbo, TiedLimit: data.TiedLimit(theta),
-		DeltaErr: squaredDistance(truth.Delta, theta.Delta), MLEDeltaErr: squaredDistance(truth.Delta, best.Delta),
-		SigmaErr: squaredDistance(truth.Sigma, theta.Sigma), MLESigmaErr: squaredDistance(truth.Sigma, best.Sigma),
-		LogEvidence: data.LogEvidence(theta), MLEEvidence: data.LogEvidence(best),
-		Seconds: time.Since(start).Seconds(),
-	}
-	o.Err, o.mleErr, o.Gap = o.DeltaErr+o.SigmaErr, o.MLEDeltaErr+o.MLESigmaErr, o.LogEvidence-o.ELBO
-	o.Beta0, o.Volume = m.Temperature()
+	o.Theta = Theta{m.Params[0].Value.Data, sigma.Data}
+	best := data.MaximumLikelihood()
+	o.DeltaErr, o.SigmaErr, o.Err = o.Theta.errors(truth)
+	o.MLEDeltaErr, o.MLESigmaErr, o.mleErr = best.errors(truth)
+	o.LogEvidence, o.MLEEvidence, o.TiedLimit = data.LogEvidence(o.Theta), data.LogEvidence(best), data.TiedLimit(o.Theta)
+	o.Gap, o.Seconds = o.LogEvidence-o.ELBO, time.Since(start).Seconds()
 	if bad := o.Gap + o.Err; err == nil && (math.IsNaN(bad) || math.IsInf(bad, 0)) {
-		err = fmt.Errorf("after %d iterations: the ELBO is %v and log p(D) is %v", c.Iterations, o.ELBO, o.LogEvidence)
+		err = fmt.Errorf("the ELBO is %v and log p(D) is %v", o.ELBO, o.LogEvidence)
 	}
 	if err != nil {
-		err = fmt.Errorf("%s on dataset %d (d = %d) diverged %w; try a smaller -lr\nthe parameters are", run.Method, run.Dataset+1, run.Dims, err)
+		err = fmt.Errorf("%s on dataset %d (d = %d) diverged after %d iterations: %w; try a smaller -lr\nthe parameters are", run.Method, run.Dataset+1, run.Dims, trainer.Steps(), err)
 		for _, p := range m.Params {
 			err = fmt.Errorf("%w\n  %s = %.5g", err, p.Name, p.Value.Data)
 		}
@@ -85,20 +87,54 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 	return o, err
 }
 
-// optimise maximises the ELBO of m. It returns the final ELBO, averaged over 10,000 draws.
-func (c Config) optimise(ctx context.Context, m *Method, seed uint64, progress func(iterations int)) (elbo float64, err error) {
-	trainer, draws := NewTrainer(m, c.Rate, seed), make([]int, c.Draws)
-	const stride = 100
-	for i := range c.Iterations {
-		if i%stride == 0 {
-			progress(min(stride, c.Iterations-i))
+// An Outcome is the result of a Run, or an average over datasets. Values that do not apply are 0 and omitted from JSON.
+type Outcome struct {
+	Run
+	Datasets    int     `json:"datasets"`
+	DeltaErr    float64 `json:"delta_err"` // ‖Δ − Δ̂‖²
+	SigmaErr    float64 `json:"sigma_err"` // ‖σ − σ̂‖²
+	SigmaErrSE  float64 `json:"sigma_err_se,omitzero"`
+	Err         float64 `json:"err"`                 // ‖Δ − Δ̂‖² + ‖σ − σ̂‖²
+	ErrSE       float64 `json:"err_se,omitzero"`     // standard error of Err, estimated from the datasets
+	Beta0       float64 `json:"beta0,omitzero"`      // inverse temperature β₀ = 1/s², where s is the s.d. of ρ₀; only for HVAE
+	Volume      float64 `json:"volume,omitzero"`     // s·Π α_k, which is 1 unless the tempering is untied; only for HVAE
+	ELBO        float64 `json:"elbo"`                // ELBO at θ̂, averaged over 10,000 draws
+	LogEvidence float64 `json:"log_evidence"`        // exact log p_θ̂(D)
+	Gap         float64 `json:"gap"`                 // LogEvidence − ELBO
+	TiedLimit   float64 `json:"tied_limit"`          // lower limit of the gap of an HVAE with tied tempering at θ̂
+	MLEDeltaErr float64 `json:"mle_delta_err"`       // DeltaErr of the maximum-likelihood estimate
+	MLESigmaErr float64 `json:"mle_sigma_err"`       // SigmaErr of the maximum-likelihood estimate
+	MLEErrSE    float64 `json:"mle_err_se,omitzero"` // standard error of mleErr
+	MLEEvidence float64 `json:"mle_log_evidence"`    // log p(D) for the maximum-likelihood estimate
+	Seconds     float64 `json:"seconds"`             // total training and evaluation time
+
+	Theta  Theta   `json:"-"` // θ̂; not averaged
+	mleErr float64 // MLEDeltaErr + MLESigmaErr
+}
+
+// numbers returns pointers to the numeric results in o, each paired with a pointer to its standard error, or with nil.
+func (o *Outcome) numbers() [][2]*float64 {
+	return [][2]*float64{
+		{&o.DeltaErr}, {&o.SigmaErr, &o.SigmaErrSE}, {&o.Err, &o.ErrSE}, {&o.Beta0}, {&o.Volume}, {&o.ELBO}, {&o.LogEvidence}, {&o.Gap},
+		{&o.TiedLimit}, {&o.MLEDeltaErr}, {&o.MLESigmaErr}, {&o.mleErr, &o.MLEErrSE}, {&o.MLEEvidence}, {&o.Seconds},
+	}
+}
+
+// Average returns the mean outcome of a method over several datasets, with standard errors. Running times are summed,
+// not averaged.
+func Average(outcomes []Outcome) Outcome {
+	mean := Outcome{Run: Run{Method: outcomes[0].Method, Dims: outcomes[0].Dims}, Datasets: len(outcomes)}
+	for i, number := range mean.numbers() {
+		var values []float64
+		for _, o := range outcomes {
+			values = append(values, *o.numbers()[i][0])
 		}
-		if _, err := trainer.Step(ctx, draws); err != nil {
-			return 0, fmt.Errorf("at iteration %d: %w", i+1, err)
+		average, se := linalg.MeanSE(values)
+		*number[0] = average
+		if number[1] != nil && len(outcomes) > 1 {
+			*number[1] = se
 		}
 	}
-	if elbo, _, err = trainer.Evaluate(ctx, make([]int, 10_000), seed, trainer.Bound); err != nil {
-		return 0, fmt.Errorf("after %d iterations: %w", c.Iterations, err)
-	}
-	return elbo, nil
+	mean.Seconds *= float64(len(outcomes))
+	return mean
 }

@@ -34,32 +34,24 @@ type TwoModesFlow struct {
 	K            int     `json:"k"`              // number of leapfrog steps, at least 1
 }
 
-// A TwoModesDraw is one draw of Algorithm 1.
+// A TwoModesDraw is one draw of Algorithm 1 and its path. The elements of the slices belong to k = 0 … K.
 type TwoModesDraw struct {
-	LogEstimate float64         // log p̂
-	Path        []TwoModesPhase // positions and energies for k = 0 … K, or only for k = 0 and k = K
+	LogEstimate float64   // log p̂
+	X, Y        []float64 // coordinates of z_k
+	Energy      []float64 // H(z_k, ρ_k) − min U in nats, where min U = log π is the potential at a mode
 }
 
-// A TwoModesPhase is the position z_k = (X, Y) on a path and the energy U(z_k) + ½‖ρ_k‖² in nats.
-type TwoModesPhase struct{ X, Y, Energy float64 }
-
-// End returns the last element of the path.
-func (d TwoModesDraw) End() TwoModesPhase { return d.Path[len(d.Path)-1] }
-
 // ChangesMode reports whether the draw starts and ends in different modes.
-func (d TwoModesDraw) ChangesMode() bool { return d.Path[0].X*d.End().X < 0 }
+func (d TwoModesDraw) ChangesMode() bool { return d.X[0]*d.X[len(d.X)-1] < 0 }
 
-// Draw returns n draws. If paths is false, each path has only its start and end. If ctx is done, it returns ctx.Err().
+// Draw returns n draws. If paths is false, the paths have only the elements for k = 0 and k = K. If ctx is done, Draw
+// returns ctx.Err().
 func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand, paths bool) (draws []TwoModesDraw, err error) {
-	const batch = 500
 	var t ad.Tape[float64]
-	for len(draws) < n {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
+	for len(draws) < n && ctx.Err() == nil {
 		t.Reset()
-		size := min(batch, n-len(draws))
-		epsilon, gamma0 := hvae.Noise(&t, rng, 2, size), hvae.Noise(&t, rng, 2, size)
+		batch := make([]TwoModesDraw, min(500, n-len(draws)))
+		epsilon, gamma0 := hvae.Noise(&t, rng, 2, len(batch)), hvae.Noise(&t, rng, 2, len(batch))
 		prior := hvae.DiagonalNormal[float64]{Mean: t.Const(TwoModes.Modes[1].Mean), SD: t.Fill(2, 1, f.PriorSD)}
 		flow := &hvae.Flow[float64]{Target: TwoModes, K: f.K, StepSize: t.Fill(1, 2, f.StepSize), Tempering: f.tempering(&t)}
 		sample := hvae.HIS(flow, prior, epsilon, gamma0)
@@ -67,17 +59,20 @@ func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand, paths boo
 		if paths {
 			path = flow.Path(sample.Start)
 		}
-		for _, l := range sample.LogEstimate().Value.Data {
-			draws = append(draws, TwoModesDraw{l, make([]TwoModesPhase, len(path))})
-		}
-		for k, phase := range path {
+		for _, phase := range path {
 			z, energy := phase.Z.Value, phase.Energy(TwoModes).Value
-			for i, d := range draws[len(draws)-size:] {
-				d.Path[k] = TwoModesPhase{z.At(0, i), z.At(1, i), energy.At(0, i)}
+			for i := range batch {
+				d := &batch[i]
+				d.X, d.Y = append(d.X, z.At(0, i)), append(d.Y, z.At(1, i))
+				d.Energy = append(d.Energy, energy.At(0, i)-math.Log(math.Pi))
 			}
 		}
+		for i, l := range sample.LogEstimate().Value.Data {
+			batch[i].LogEstimate = l
+		}
+		draws = append(draws, batch...)
 	}
-	return draws, nil
+	return draws, ctx.Err()
 }
 
 func (f TwoModesFlow) tempering(t *ad.Tape[float64]) hvae.Tempering[float64] {
