@@ -16,6 +16,7 @@ import (
 	"hvae/bench/command"
 	"hvae/bench/plot"
 	"hvae/bench/progress"
+	"hvae/hvae"
 	"hvae/linalg"
 	"hvae/linalg/random"
 	"hvae/mnist/data"
@@ -32,7 +33,8 @@ type trainingRun struct {
 
 	set                  data.Set
 	training, validation []int // indices of images in set.Train
-	trainer              *model.Trainer[float32]
+	params               []model.Param[float32]
+	trainer              *hvae.Trainer[float32] // of params
 
 	images int     // number of images trained in the current epoch
 	sum    float64 // training ELBO, summed over these images
@@ -51,14 +53,13 @@ func newRun(s model.Settings, set data.Set, old *state) (*trainingRun, error) {
 	if s.Train > 0 {
 		r.training = r.training[:s.Train]
 	}
-	params := model.NewParams[float32](s.Config, data.MeanLogit(set.Train, r.training), s.Seed)
+	r.params = model.NewParams[float32](s.Config, data.MeanLogit(set.Train, r.training), s.Seed)
 	if s.Start != "" && old == nil {
-		if err := model.CopyWeights(params, s.Start); err != nil {
+		if err := model.CopyWeights(r.params, s.Start); err != nil {
 			return nil, err
 		}
 	}
-	r.trainer = model.NewTrainer(s.Config, params, s.Rate, s.Seed)
-	r.trainer.Recompute = s.Recompute
+	r.trainer = model.NewTrainer(s, r.params, model.Bound(s, r.binarise))
 	if old == nil {
 		return r, nil
 	}
@@ -68,7 +69,7 @@ func newRun(s model.Settings, set data.Set, old *state) (*trainingRun, error) {
 	r.Metrics, r.RateChanged = old.Metrics, old.RateChanged || old.Settings.Rate != s.Rate
 	batches := (len(r.training) + s.Batch - 1) / s.Batch
 	var err error
-	r.best, err = r.trainer.Restore(old.weights, len(r.Metrics)*batches)
+	r.best, err = model.Restore(r.trainer, r.params, old.weights, len(r.Metrics)*batches)
 	if err == nil && (r.best == nil) != (len(r.Metrics) == 0) {
 		err = fmt.Errorf("there are metrics of %d epochs, but the weights of the best epoch do not fit", len(r.Metrics))
 	}
@@ -111,7 +112,7 @@ func (r *trainingRun) train(ctx context.Context, f *folder, stdout, stderr io.Wr
 		improved, note := model.Best(r.Metrics) == m, ""
 		if improved {
 			note = "  best so far"
-			r.best = model.CloneParams(r.trainer.Params)
+			r.best = model.CloneParams(r.params)
 		}
 		if err := r.save(f, improved); err != nil {
 			return err
@@ -127,7 +128,8 @@ func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m mo
 	random.Stream(r.Settings.Seed, "mnist shuffle", epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	r.images, r.sum = 0, 0
 	for batch := range slices.Chunk(order, r.Settings.Batch) {
-		elbo, err := r.trainer.Step(ctx, batch, r.binarise)
+		r.trainer.BlockSize = r.Settings.BlockSize(len(batch))
+		elbo, err := r.trainer.Step(ctx, batch)
 		if err != nil {
 			return m, fmt.Errorf("after %d of %d images: %w", r.images, len(order), err)
 		}
@@ -135,10 +137,11 @@ func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m mo
 		r.images += len(batch)
 		line.Set(r.done())
 	}
-	validation, validated := 0.0, 0
+	bound, validation, validated := model.Bound(r.Settings, r.binariseOnce), 0.0, 0
 	for batch := range slices.Chunk(r.validation, 1000) {
 		noise := random.Stream(r.Settings.Seed, "mnist validation noise", epoch, validated).Uint64()
-		elbo, err := r.trainer.ELBO(ctx, batch, r.binariseOnce, noise)
+		r.trainer.BlockSize = r.Settings.BlockSize(len(batch))
+		elbo, _, err := r.trainer.Evaluate(ctx, batch, noise, bound)
 		if err == nil && math.IsInf(elbo, 0) {
 			err = fmt.Errorf("the ELBO is %v", elbo)
 		}
@@ -148,7 +151,7 @@ func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m mo
 		validation += elbo * float64(len(batch))
 		validated += len(batch)
 	}
-	m = model.Metrics{Epoch: epoch, TrainELBO: r.sum / float64(len(order)), ValELBO: validation / float64(validated), Flow: model.FlowOf(r.trainer.Params)}
+	m = model.Metrics{Epoch: epoch, TrainELBO: r.sum / float64(len(order)), ValELBO: validation / float64(validated), Flow: model.FlowOf(r.params)}
 	if m.Seconds = time.Since(began).Seconds(); r.RateChanged {
 		m.Rate = r.Settings.Rate
 	}
@@ -210,7 +213,7 @@ func (r *trainingRun) wrote(b []byte) bool {
 // only if best is true.
 func (r *trainingRun) save(f *folder, best bool) error {
 	progress, _ := json.Marshal(r.state) // cannot fail, because all numbers are finite
-	if err := f.write(stateFile, r.trainer.State(string(progress), r.best).Encode()); err != nil || r.best == nil {
+	if err := f.write(stateFile, model.State(string(progress), r.params, r.best).Encode()); err != nil || r.best == nil {
 		return err
 	}
 	if err := f.write(metricsFile, encodeMetrics(r.Metrics)); err != nil {

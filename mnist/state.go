@@ -106,7 +106,7 @@ func lastCheckpoint(folder string) (c model.Checkpoint, err error) {
 		return c, err
 	}
 	params := model.NewParams[float32](s.Settings.Config, 0, 0)
-	if _, err := model.NewTrainer(s.Settings.Config, params, s.Settings.Rate, 0).Restore(s.weights, 0); err != nil {
+	if _, err := model.Restore(model.NewTrainer[float32](s.Settings, params, nil), params, s.weights, 0); err != nil {
 		return c, fmt.Errorf("%s is damaged: %w", filepath.Join(folder, stateFile), err)
 	}
 	return model.Checkpoint{Config: s.Settings.Config, Params: params, Epoch: len(s.Metrics), Data: s.Data, DataSHA256: s.DataSHA256}, nil

@@ -90,7 +90,7 @@ func tinyState(t *testing.T) (*state, []byte) {
 // encodeWith returns a state file of r in which the metadata key progress has the given text as its value. The SHA-256
 // of the file is correct.
 func encodeWith(r *trainingRun, text string, best []model.Param[float32]) []byte {
-	return r.trainer.State(text, best).Encode()
+	return model.State(text, r.params, best).Encode()
 }
 
 // A state with impossible values must lead to an error and not to a panic, even if its SHA-256 is correct.

@@ -152,8 +152,8 @@ const (
 )
 
 // stored calls f for each tensor of a state, with its parameter, the prefix of its name, and its elements.
-func (t *Trainer[T]) stored(best []Param[T], f func(p Param[T], prefix string, data []T)) {
-	for _, p := range t.Params {
+func stored[T linalg.Float](params, best []Param[T], f func(p Param[T], prefix string, data []T)) {
+	for _, p := range params {
 		f(p, "", p.Value.Data)
 		f(p, meanPrefix, p.Averages[0])
 		f(p, normPrefix, p.Averages[1])
@@ -166,9 +166,9 @@ func (t *Trainer[T]) stored(best []Param[T], f func(p Param[T], prefix string, d
 // State returns the contents of state.safetensors, from which a training run can be resumed: the current parameters,
 // the averages of the optimiser, the parameters of the best epoch, which may be nil, and the progress of the run, as
 // text from the caller.
-func (t *Trainer[T]) State(progress string, best []Param[T]) safetensors.File {
+func State[T linalg.Float](progress string, params, best []Param[T]) safetensors.File {
 	f := safetensors.File{Metadata: map[string]string{"format": stateFormat, "progress": progress}}
-	t.stored(best, func(p Param[T], prefix string, data []T) { f.Tensors = append(f.Tensors, p.tensor(prefix, data)) })
+	stored(params, best, func(p Param[T], prefix string, data []T) { f.Tensors = append(f.Tensors, p.tensor(prefix, data)) })
 	return f
 }
 
@@ -190,19 +190,19 @@ func DecodeState(b []byte) (safetensors.File, error) {
 // Restore sets the parameters and the averages of the optimiser to the values in a state. It also sets the number of
 // finished steps. It returns the parameters of the best epoch, or nil if the state contains none. If a tensor is
 // missing or unknown, or has a wrong shape or an invalid element, Restore returns an error and changes nothing.
-func (t *Trainer[T]) Restore(state safetensors.File, steps int) (best []Param[T], err error) {
-	if _, ok := state.Tensor(bestPrefix + t.Params[0].Name); ok {
-		best = CloneParams(t.Params)
+func Restore[T linalg.Float](t *hvae.Trainer[T], params []Param[T], state safetensors.File, steps int) (best []Param[T], err error) {
+	if _, ok := state.Tensor(bestPrefix + params[0].Name); ok {
+		best = CloneParams(params)
 	}
-	if err := safetensors.Check(state, t.State("", best).Tensors); err != nil {
+	if err := safetensors.Check(state, State("", params, best).Tensors); err != nil {
 		return nil, err
 	}
-	counted := t.algorithm.State() // the current state, except for the number of steps
+	counted := t.State() // the current state, except for the number of steps
 	counted.Steps = steps
-	if err := t.algorithm.Restore(counted); err != nil {
+	if err := t.Restore(counted); err != nil {
 		return nil, err
 	}
-	t.stored(best, func(p Param[T], prefix string, data []T) { p.restore(state, prefix, data) })
+	stored(params, best, func(p Param[T], prefix string, data []T) { p.restore(state, prefix, data) })
 	return best, nil
 }
 
