@@ -195,7 +195,7 @@ func (t *table) do(ctx context.Context, number int) (*result, error) {
 	fmt.Fprintf(t.stderr, "evaluating %s, %d of %d\n", k.Run, number+1, len(t.tasks))
 	images := eval.Images{Set: &t.set, N: t.Images, Seed: k.Seed}
 	o := eval.Options{Samples: t.Samples, Runs: t.Runs}
-	results, err := eval.Evaluate(ctx, model.Checkpoint{Config: k.config, Params: training.best}, images, o, t.stderr)
+	results, err := eval.Evaluate(ctx, model.Checkpoint{Config: k.config, Params: training.Best}, images, o, t.stderr)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -391,45 +392,22 @@ func TestInvalidCheckpointsAreRefused(t *testing.T) {
 	}
 }
 
-func TestRestoredTrainerContinuesBitIdentically(t *testing.T) {
-	s, params := Settings{Config: free, Rate: 1e-3, Seed: 1}, NewParams[float32](free, -1, 1)
-	trainer := newTrainer(s, params)
-	step := func(tr *hvae.Trainer[float32]) {
-		if _, err := tr.Step(t.Context(), first(10)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	step(trainer)
-	best := CloneParams(params)
-	step(trainer)
-	for i, best := range [][]Param[float32]{nil, best} {
-		state, err := DecodeState(State("here", params, best).Encode())
-		if progress := state.Metadata["progress"]; err != nil || progress != "here" {
-			t.Fatalf("DecodeState returns the progress %q and the error %v", progress, err)
-		}
-		copied := NewParams[float32](free, 0, 99)
-		other := newTrainer(s, copied)
-		again, err := Restore(other, copied, state, 2+i)
-		if err != nil || len(again) != len(best) {
-			t.Fatalf("Restore returns %d parameters of the best epoch and the error %v, want %d parameters", len(again), err, len(best))
-		}
-		step(trainer)
-		step(other)
-		if !bytes.Equal(State("", params, best).Encode(), State("", copied, again).Encode()) {
-			t.Error("after one more step, the states of the restored and the original trainer differ")
-		}
+// The tests of package main resume runs from states. This test covers a state that does not fit its settings.
+func TestInvalidStatesAreRefused(t *testing.T) {
+	params := NewParams[float32](free, -1, 1)
+	newTrainer(Settings{}, params) // sets the averages
+	s := State{Settings: Defaults(), Params: params}
+	s.Settings.Config = free
+	if got, err := DecodeState(s.Encode()); err != nil || !bytes.Equal(got.Encode(), s.Encode()) {
+		t.Errorf("reading and writing changes a state (error %v)", err)
 	}
 	for want, change := range map[string]func(f *safetensors.File){
 		"this program reads only \"hvae-": func(f *safetensors.File) { f.Metadata["format"] = checkpointFormat },
 		"is missing":                      func(f *safetensors.File) { f.Tensors = f.Tensors[:len(f.Tensors)-1] },
 	} {
-		f := State("here", params, best)
+		f, _ := safetensors.Decode(s.Encode())
 		change(&f)
-		state, err := DecodeState(f.Encode())
-		if err == nil {
-			_, err = Restore(trainer, params, state, 1)
-		}
-		if err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := DecodeState(f.Encode()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want an error with %q", err, want)
 		}
 	}
@@ -525,4 +503,28 @@ func TestTrainingEndsPatienceEpochsAfterTheFirstBest(t *testing.T) {
 	if why := Ended(nil, 1, 1); why != "" {
 		t.Errorf("before the first epoch, training has ended %q", why)
 	}
+}
+
+// A state that the method parse accepts must have valid settings and metrics.
+func FuzzState(f *testing.F) {
+	valid, _ := json.Marshal(State{Settings: Defaults(), Data: "mnist", Metrics: []Metrics{{Epoch: 1, TrainELBO: -2, ValELBO: -3}}})
+	f.Add(string(valid))
+	f.Add(strings.Replace(string(valid), `"epoch":1`, `"epoch":0`, 1))
+	f.Add(strings.Replace(string(valid), `"val_elbo":-3`, `"val_elbo":null`, 1))
+	f.Add(strings.Replace(string(valid), `"batch":100`, `"batch":-1`, 1))
+	f.Fuzz(func(t *testing.T, text string) {
+		var s State
+		if s.parse(text) != nil {
+			return
+		}
+		c := s.Settings
+		if c.Config.Check() != nil || c.Batch < 1 || c.Epochs < 1 || c.Patience < 1 || c.Train < 0 || !(c.Rate > 0) {
+			t.Errorf("%q is accepted and gives %+v", text, c)
+		}
+		for i, m := range s.Metrics {
+			if m.Epoch != i+1 || math.IsNaN(m.ValELBO) || math.IsInf(m.ValELBO, 0) {
+				t.Errorf("%q is accepted and gives %+v", text, s.Metrics)
+			}
+		}
+	})
 }
