@@ -13,7 +13,15 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-const checkpointFormat = "hvae-mnist/1"
+const (
+	checkpointFormat = "hvae-mnist/1"
+	stateFormat      = "hvae-mnist-state/3"
+
+	// Prefixes of the names of tensors in a state. The parameters after the last epoch have no prefix.
+	meanPrefix = "optimiser.mean." // running means of gradients, the first averages of Adamax
+	normPrefix = "optimiser.norm." // running norms of gradients, the second averages of Adamax
+	bestPrefix = "best."           // parameters after the best epoch
+)
 
 // A Checkpoint holds a trained model, which is stored in model.safetensors.
 type Checkpoint struct {
@@ -82,22 +90,16 @@ func ReadCheckpoint(name string) (c Checkpoint, err error) {
 // DecodeCheckpoint decodes the contents of model.safetensors or of state.safetensors, which contains the weights after
 // the last epoch. It returns an error if the format or the digest is wrong, or if a tensor is missing or unknown, has a
 // wrong shape, or is not finite.
-func DecodeCheckpoint(b []byte) (Checkpoint, error) {
+func DecodeCheckpoint(b []byte) (c Checkpoint, err error) {
 	f, err := safetensors.Decode(b)
-	if err != nil {
-		return Checkpoint{}, err
-	}
-	if f.Metadata["format"] == stateFormat {
-		s, err := DecodeState(b)
-		return Checkpoint{Config: s.Settings.Config, Params: s.Params, Epoch: len(s.Metrics), Data: s.Data, DataSHA256: s.DataSHA256}, err
-	}
-	return checkpointOf(f)
-}
-
-// checkpointOf decodes the checkpoint in the safetensors file f.
-func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	meta := f.Metadata
-	if meta["format"] != checkpointFormat || meta["max_eps"] != fmt.Sprint(maxEps) {
+	switch {
+	case err != nil:
+		return c, err
+	case meta["format"] == stateFormat:
+		s, err := DecodeState(b)
+		return Checkpoint{Config: s.Settings.Config, Params: s.Params, Seed: s.Settings.Seed, Epoch: len(s.Metrics), Data: s.Data, DataSHA256: s.DataSHA256}, err
+	case meta["format"] != checkpointFormat || meta["max_eps"] != fmt.Sprint(maxEps):
 		return c, fmt.Errorf("its format is %.40q with max_eps = %.40q, but this program reads only %q with %v", meta["format"], meta["max_eps"], checkpointFormat, maxEps)
 	}
 	c.Config.Kind, c.Config.Tempering = meta["model"], meta["tempering"]
@@ -116,11 +118,10 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	return c, err
 }
 
-// decodeParams returns a map from each prefix to the parameters of a model. The names of their tensors in f begin with
-// the prefix. It returns an error if a tensor is missing or unknown, has a wrong shape, or is not finite.
+// decodeParams returns a map from each prefix to parameters of a model, whose tensors have names with this prefix. It
+// returns an error if a tensor is missing or unknown, has a wrong shape, or is not finite.
 func decodeParams(f safetensors.File, c Config, prefixes ...string) (map[string][]Param[float32], error) {
-	// Damaged metadata may describe a huge model, so check that the file contains the parameters
-	// before allocating memory for them.
+	// Damaged metadata may describe a huge model, so check all tensors before allocating memory for parameters.
 	var want []safetensors.Tensor
 	for _, prefix := range prefixes {
 		for _, s := range specs(c) {
@@ -153,16 +154,6 @@ func (p Param[T]) tensor(prefix string, data []T) safetensors.Tensor {
 	return t
 }
 
-// stateFormat is the value of "format" in the metadata of state.safetensors.
-const stateFormat = "hvae-mnist-state/3"
-
-// Prefixes of the names of tensors in a state file. The current parameters have no prefix.
-const (
-	meanPrefix = "optimiser.mean." // running means of gradients, the first averages of Adamax
-	normPrefix = "optimiser.norm." // running norms of gradients, the second averages of Adamax
-	bestPrefix = "best."           // parameters of the best epoch
-)
-
 // A State holds all data for resuming a training run except the images. It is stored in state.safetensors, in which the
 // value of "progress" in the metadata is the JSON encoding of a State.
 type State struct {
@@ -192,15 +183,15 @@ func (s *State) Encode() []byte {
 // DecodeState decodes the contents of state.safetensors. It returns an error and a partial state if the file is
 // damaged, or if no run can have this state.
 func DecodeState(b []byte) (*State, error) {
+	s := new(State)
 	f, err := safetensors.Decode(b)
-	s, meta := new(State), f.Metadata
-	if err == nil && (meta["format"] != stateFormat || meta[safetensors.DigestKey] == "") {
-		err = fmt.Errorf("its format is %.40q with the SHA-256 %.64q, but this program reads only %q with a SHA-256", meta["format"], meta[safetensors.DigestKey], stateFormat)
-	}
-	if err == nil {
-		err = s.parse(meta["progress"])
-	}
 	if err != nil {
+		return s, err
+	}
+	if format, digest := f.Metadata["format"], f.Metadata[safetensors.DigestKey]; format != stateFormat || digest == "" {
+		return s, fmt.Errorf("its format is %.40q with the SHA-256 %.64q, but this program reads only %q with a SHA-256", format, digest, stateFormat)
+	}
+	if err := s.parse(f.Metadata["progress"]); err != nil {
 		return s, err
 	}
 	prefixes := []string{"", meanPrefix, normPrefix}
@@ -229,10 +220,10 @@ func (s *State) parse(text string) error {
 }
 
 // CloneParams returns a deep copy of the parameters, but without the averages of the optimiser.
-func CloneParams[T linalg.Float](params []Param[T]) []Param[T] {
-	out := slices.Clone(params)
-	for i, p := range params {
-		out[i].Param = &hvae.Param[T]{Name: p.Name, Value: p.Value.Clone()}
+func CloneParams[T linalg.Float](params []Param[T]) (copies []Param[T]) {
+	for _, p := range params {
+		p.Param = &hvae.Param[T]{Name: p.Name, Value: p.Value.Clone()}
+		copies = append(copies, p)
 	}
-	return out
+	return copies
 }
