@@ -8,12 +8,11 @@ import (
 	"hvae/linalg"
 )
 
-// BlockSize returns the number of images in each block of a batch of n images. Each block has its own tape. With
-// leapfrog steps, a block has 16 images (one SIMD vector of float32), because their activations fit into a core's
-// cache. Without leapfrog steps, larger blocks are faster, because each block reads all weights from memory. The batch
-// is then split into blocks of similar size, with at most 64 images each. For most n, the number of blocks is even.
-// Cores without a block run parts of the loops in other blocks. All draws of an image are in one block, so blocks have
-// fewer images if there are several draws per image.
+// BlockSize returns the number of images in each block of a batch of n images. With leapfrog steps, a block has 16
+// images (one SIMD vector of float32), because their activations fit into a core's cache. Without leapfrog steps, larger
+// blocks are faster, because each block reads all weights from memory. The batch is then split into blocks of similar
+// size, with at most 64 images each. For most n, the number of blocks is even. All draws of an image are in one block,
+// so blocks have fewer images if there are several draws per image.
 func (c Config) BlockSize(n int) int {
 	const vector, quarter, largest = 16, 4, 64 // quarter of a vector
 	switch {
