@@ -98,8 +98,6 @@ func BenchmarkTrainStepRecompute(b *testing.B) {
 }
 
 func trainStep(b *testing.B, c mnist.Config, recompute bool) {
-	t := mnist.NewTrainer(c, mnist.NewParams[float32](c, -2, 1), 1e-3, 1)
-	t.Recompute = recompute
 	images, indices := newDigits(), make([]int, 100)
 	for i := range indices {
 		indices[i] = i
@@ -113,8 +111,11 @@ func trainStep(b *testing.B, c mnist.Config, recompute bool) {
 			x.Data[i*x.Cols+j] = v
 		}
 	}
+	s := mnist.Settings{Config: c, Rate: 1e-3, Seed: 1, Recompute: recompute}
+	t := mnist.NewTrainer(s, mnist.NewParams[float32](c, -2, 1), mnist.Bound(s, pixels))
+	t.BlockSize = c.BlockSize(len(indices))
 	repeat(b, func() error {
-		_, err := t.Step(b.Context(), indices, pixels)
+		_, err := t.Step(b.Context(), indices)
 		return err
 	})
 	report(b, 2*100*float64(c.StepCost()))

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hvae/mnist/data"
+	"hvae/mnist/model"
 )
 
 // The names of the files of a dataset.
@@ -288,9 +289,9 @@ func object(t *testing.T, stdout string) map[string]any {
 }
 
 // saved returns the state that a run has saved.
-func saved(t *testing.T, folder string) *state {
+func saved(t *testing.T, folder string) *model.State {
 	t.Helper()
-	s, err := decodeState(read(t, folder, stateFile))
+	s, err := model.DecodeState(read(t, folder, stateFile))
 	noError(t, err)
 	return s
 }

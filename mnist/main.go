@@ -69,9 +69,6 @@ func readCheckpoint(name string) (model.Checkpoint, error) {
 	if s, err := os.Stat(name); err == nil && s.IsDir() {
 		name = filepath.Join(name, modelFile)
 	}
-	if filepath.Base(name) == stateFile {
-		return lastCheckpoint(filepath.Dir(name))
-	}
 	return model.ReadCheckpoint(name)
 }
 

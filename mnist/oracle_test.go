@@ -67,13 +67,15 @@ type course struct {
 	training, validation []int
 	batch                int
 	seed                 uint64
-	trainer              *model.Trainer[float32]
+	config               model.Config
+	params               []model.Param[float32]
+	trainer              *hvae.Trainer[float32]
 	epoch                int
 }
 
 // newCourse returns a course that trains on the first n training images.
 func newCourse(images data.Images, config model.Config, n, batch int, rate float64, seed uint64) *course {
-	c := &course{images: images, batch: batch, seed: seed}
+	c := &course{images: images, batch: batch, seed: seed, config: config}
 	c.training, c.validation = parts(images.Len(), seed)
 	c.training = c.training[:n]
 	bias := 0.0
@@ -84,7 +86,14 @@ func newCourse(images data.Images, config model.Config, n, batch int, rate float
 		}
 		bias += math.Log(ink/(1-ink)) / float64(n)
 	}
-	c.trainer = model.NewTrainer(config, model.NewParams[float32](config, bias, seed), rate, seed)
+	c.params = model.NewParams[float32](config, bias, seed)
+	s := model.Settings{Config: config, Rate: rate, Seed: seed}
+	c.trainer = model.NewTrainer(s, c.params, model.Bound(s, func(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
+		same := func(int, int) *rand.Rand { return rng }
+		for pixel, v := range drawBatch(images, []int{image}, 0, same, same).x.Data {
+			x.Row(pixel)[j] = v
+		}
+	}))
 	return c
 }
 
@@ -95,15 +104,9 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 	c.epoch++
 	order := slices.Clone(c.training)
 	random.Stream(c.seed, "mnist shuffle", c.epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-	latent := c.trainer.Config.Latent
-	binarise := func(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
-		same := func(int, int) *rand.Rand { return rng }
-		for pixel, v := range drawBatch(c.images, []int{image}, 0, same, same).x.Data {
-			x.Row(pixel)[j] = v
-		}
-	}
 	for which := range slices.Chunk(order, c.batch) {
-		elbo, err := c.trainer.Step(t.Context(), which, binarise)
+		c.trainer.BlockSize = c.config.BlockSize(len(which))
+		elbo, err := c.trainer.Step(t.Context(), which)
 		noError(t, err)
 		training += elbo * float64(len(which)) / float64(len(order))
 	}
@@ -118,8 +121,8 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 			return rand.New(&pcg)
 		}
 		tape.Reset()
-		network := model.NewNetwork(c.trainer.Config, model.Vars(tape.Const, c.trainer.Params))
-		b := drawBatch(c.images, which, latent, pixels, noise)
+		network := model.NewNetwork(c.config, model.Vars(tape.Const, c.params))
+		b := drawBatch(c.images, which, c.config.Latent, pixels, noise)
 		for _, elbo := range network.ELBO(tape.Const(b.x), tape.Const(b.epsilon), tape.Const(b.gamma0)).Value.Data {
 			validation += float64(elbo) / float64(len(c.validation))
 		}
@@ -130,7 +133,7 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 // weights returns a map from parameter names to copies of the values, in the layout of a checkpoint.
 func (c *course) weights() map[string][]float32 {
 	all := map[string][]float32{}
-	for _, p := range c.trainer.Params {
+	for _, p := range c.params {
 		for _, at := range p.Order() {
 			all[p.Name] = append(all[p.Name], p.Value.Data[at])
 		}

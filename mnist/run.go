@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -16,6 +18,7 @@ import (
 	"hvae/bench/command"
 	"hvae/bench/plot"
 	"hvae/bench/progress"
+	"hvae/hvae"
 	"hvae/linalg"
 	"hvae/linalg/random"
 	"hvae/mnist/data"
@@ -26,13 +29,12 @@ import (
 // last finished epoch. A resumed run draws the same random numbers as an uninterrupted run. With the same kernels
 // (vector or plain Go), it writes the same bytes, except for times.
 type trainingRun struct {
-	state
-	best    []model.Param[float32] // weights after the best epoch; nil until the first epoch has ended
-	resumed bool                   // whether the folder contains files of the run
+	model.State
+	resumed bool // whether the folder contains files of the run
 
 	set                  data.Set
-	training, validation []int // indices of images in set.Train
-	trainer              *model.Trainer[float32]
+	training, validation []int                  // indices of images in set.Train
+	trainer              *hvae.Trainer[float32] // of State.Params
 
 	images int     // number of images trained in the current epoch
 	sum    float64 // training ELBO, summed over these images
@@ -41,9 +43,9 @@ type trainingRun struct {
 // newRun returns a new run or, if old is not nil, resumes the run with this state. The settings may then differ from
 // the settings in old, but only in ways that do not affect past epochs. newRun returns an error if the settings do not
 // fit the dataset, or if the run in old uses other images.
-func newRun(s model.Settings, set data.Set, old *state) (*trainingRun, error) {
+func newRun(s model.Settings, set data.Set, old *model.State) (*trainingRun, error) {
 	s.Data = set.Folder // so that a resumed run finds the images even if the working directory or $HVAE_MNIST has changed
-	r := &trainingRun{state: state{Settings: s, Data: set.Name, DataSHA256: set.SHA256()}, resumed: old != nil, set: set}
+	r := &trainingRun{State: model.State{Settings: s, Data: set.Name, DataSHA256: set.SHA256()}, resumed: old != nil, set: set}
 	r.training, r.validation = data.Split(set.Train, s.Seed)
 	if s.Train > len(r.training) {
 		return nil, command.UsageError("invalid value %d for flag -train: there are %d training images", s.Train, len(r.training))
@@ -51,31 +53,26 @@ func newRun(s model.Settings, set data.Set, old *state) (*trainingRun, error) {
 	if s.Train > 0 {
 		r.training = r.training[:s.Train]
 	}
-	params := model.NewParams[float32](s.Config, data.MeanLogit(set.Train, r.training), s.Seed)
-	if s.Start != "" && old == nil {
-		if err := model.CopyWeights(params, s.Start); err != nil {
-			return nil, err
-		}
-	}
-	r.trainer = model.NewTrainer(s.Config, params, s.Rate, s.Seed)
-	r.trainer.Recompute = s.Recompute
 	if old == nil {
+		r.Params = model.NewParams[float32](s.Config, data.MeanLogit(set.Train, r.training), s.Seed)
+		r.trainer = model.NewTrainer(s, r.Params, model.Bound(s, r.binarise))
+		if s.Start != "" {
+			return r, model.CopyWeights(r.Params, s.Start)
+		}
 		return r, nil
 	}
 	if r.DataSHA256 != old.DataSHA256 {
 		return nil, fmt.Errorf("the images differ from the dataset %.40q, with which the run was started: specify the folder of this dataset with -data", old.Data)
 	}
 	r.Metrics, r.RateChanged = old.Metrics, old.RateChanged || old.Settings.Rate != s.Rate
+	r.Params, r.Best = old.Params, old.Best
 	batches := (len(r.training) + s.Batch - 1) / s.Batch
-	var err error
-	r.best, err = r.trainer.Restore(old.weights, len(r.Metrics)*batches)
-	if err == nil && (r.best == nil) != (len(r.Metrics) == 0) {
-		err = fmt.Errorf("there are metrics of %d epochs, but the weights of the best epoch do not fit", len(r.Metrics))
+	saved := hvae.State[float32]{Seed: s.Seed, Steps: len(r.Metrics) * batches}
+	for _, p := range r.Params {
+		saved.Params = append(saved.Params, *p.Param)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot resume from %s: %w", stateFile, err)
-	}
-	return r, nil
+	r.trainer = model.NewTrainer(s, r.Params, model.Bound(s, r.binarise)) // resets the averages in r.Params
+	return r, r.trainer.Restore(saved)
 }
 
 // train trains until training has ended (see model.Ended) or ctx is done. After each epoch, it writes the state and
@@ -86,7 +83,7 @@ func (r *trainingRun) train(ctx context.Context, f *folder, stdout, stderr io.Wr
 	if err := r.check(f); err != nil {
 		return err
 	}
-	if err := r.save(f, true); err != nil {
+	if err := r.save(f); err != nil {
 		return err
 	}
 	line := progress.New(stderr, r.done(), func(time.Duration) string { return r.status() })
@@ -108,12 +105,11 @@ func (r *trainingRun) train(ctx context.Context, f *folder, stdout, stderr io.Wr
 				len(r.Metrics)+1, f.Name(), err)
 		}
 		r.Metrics = append(r.Metrics, m)
-		improved, note := model.Best(r.Metrics) == m, ""
-		if improved {
-			note = "  best so far"
-			r.best = model.CloneParams(r.trainer.Params)
+		note := ""
+		if model.Best(r.Metrics) == m {
+			note, r.Best = "  best so far", model.CloneParams(r.Params)
 		}
-		if err := r.save(f, improved); err != nil {
+		if err := r.save(f); err != nil {
 			return err
 		}
 		fmt.Fprintf(stdout, "epoch %d  train %.2f  validation %.2f  %.1f s%s\n", m.Epoch, m.TrainELBO, m.ValELBO, m.Seconds, note)
@@ -127,7 +123,8 @@ func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m mo
 	random.Stream(r.Settings.Seed, "mnist shuffle", epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	r.images, r.sum = 0, 0
 	for batch := range slices.Chunk(order, r.Settings.Batch) {
-		elbo, err := r.trainer.Step(ctx, batch, r.binarise)
+		r.trainer.BlockSize = r.Settings.BlockSize(len(batch))
+		elbo, err := r.trainer.Step(ctx, batch)
 		if err != nil {
 			return m, fmt.Errorf("after %d of %d images: %w", r.images, len(order), err)
 		}
@@ -135,10 +132,11 @@ func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m mo
 		r.images += len(batch)
 		line.Set(r.done())
 	}
-	validation, validated := 0.0, 0
+	bound, validation, validated := model.Bound(r.Settings, r.binariseOnce), 0.0, 0
 	for batch := range slices.Chunk(r.validation, 1000) {
 		noise := random.Stream(r.Settings.Seed, "mnist validation noise", epoch, validated).Uint64()
-		elbo, err := r.trainer.ELBO(ctx, batch, r.binariseOnce, noise)
+		r.trainer.BlockSize = r.Settings.BlockSize(len(batch))
+		elbo, _, err := r.trainer.Evaluate(ctx, batch, noise, bound)
 		if err == nil && math.IsInf(elbo, 0) {
 			err = fmt.Errorf("the ELBO is %v", elbo)
 		}
@@ -148,7 +146,7 @@ func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m mo
 		validation += elbo * float64(len(batch))
 		validated += len(batch)
 	}
-	m = model.Metrics{Epoch: epoch, TrainELBO: r.sum / float64(len(order)), ValELBO: validation / float64(validated), Flow: model.FlowOf(r.trainer.Params)}
+	m = model.Metrics{Epoch: epoch, TrainELBO: r.sum / float64(len(order)), ValELBO: validation / float64(validated), Flow: model.FlowOf(r.Params)}
 	if m.Seconds = time.Since(began).Seconds(); r.RateChanged {
 		m.Rate = r.Settings.Rate
 	}
@@ -179,52 +177,42 @@ func (r *trainingRun) binariseOnce(x linalg.Matrix[float32], j, image int, _ *ra
 // check returns an error if the folder contains files that the run must not replace. A new run must not replace any
 // file of a run. A resumed run may replace the metrics and the model only if it has written them itself.
 func (r *trainingRun) check(f *folder) error {
-	for _, file := range []string{stateFile, metricsFile, modelFile, curveFile, samplesFile, evaluationFile} {
-		if _, err := f.Lstat(file); err == nil && !r.resumed {
-			return fmt.Errorf("%s already contains %s of a run: continue it with -resume, or choose another folder with -out", f.Name(), file)
-		}
+	own := map[string]func(b []byte) bool{
+		metricsFile: func(b []byte) bool { return bytes.HasPrefix(encodeMetrics(r.Metrics), b) },
+		modelFile: func(b []byte) bool {
+			c, err := model.DecodeCheckpoint(b)
+			return err == nil && slices.ContainsFunc(r.Metrics, func(m model.Metrics) bool { return m.Epoch == c.Epoch && m.ValELBO == c.ELBO })
+		},
 	}
-	own := []func(b []byte) bool{func(b []byte) bool { return bytes.HasPrefix(encodeMetrics(r.Metrics), b) }, r.wrote}
-	for i, file := range []string{metricsFile, modelFile} {
+	for _, file := range []string{stateFile, metricsFile, modelFile, curveFile, samplesFile, evaluationFile} {
 		b, err := atomicfile.ReadIn(f.Root, file)
-		if err == nil && !own[i](b) {
-			err = fmt.Errorf("%s is damaged, or is not from the same run as %s: put back the state of this run, or move %[3]s away to write it again from the state",
-				filepath.Join(f.Name(), file), stateFile, file)
-		}
-		if err := unlessMissing(err); err != nil {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
 			return err
+		case !r.resumed:
+			return fmt.Errorf("%s already contains %s of a run: continue it with -resume, or choose another folder with -out", f.Name(), file)
+		case own[file] != nil && !own[file](b):
+			return fmt.Errorf("%s is damaged, or is not from the same run as %s: put back the state of this run, or move %[3]s away to write it again from the state",
+				filepath.Join(f.Name(), file), stateFile, file)
 		}
 	}
 	return nil
 }
 
-// wrote reports whether b is a model file that this run wrote.
-func (r *trainingRun) wrote(b []byte) bool {
-	c, err := model.DecodeCheckpoint(b)
-	c.Config.Eps, c.Config.Alpha = r.Settings.Eps, r.Settings.Alpha // initial values, which the model does not store
-	return err == nil && c.Config == r.Settings.Config && c.Seed == r.Settings.Seed &&
-		c.Epoch <= len(r.Metrics) && c.ELBO == r.Metrics[c.Epoch-1].ValELBO
-}
-
-// save first writes the state. If an epoch has ended, it then writes the other files, but the model and its samples
-// only if best is true.
-func (r *trainingRun) save(f *folder, best bool) error {
-	progress, _ := json.Marshal(r.state) // cannot fail, because all numbers are finite
-	if err := f.write(stateFile, r.trainer.State(string(progress), r.best).Encode()); err != nil || r.best == nil {
-		return err
-	}
-	if err := f.write(metricsFile, encodeMetrics(r.Metrics)); err != nil {
-		return err
-	}
-	if err := f.write(curveFile, r.curve()); err != nil || !best {
+// save writes the state and, if an epoch has ended, then the other files.
+func (r *trainingRun) save(f *folder) error {
+	if err := f.write(stateFile, r.Encode()); err != nil || r.Best == nil {
 		return err
 	}
 	s, m := r.Settings, model.Best(r.Metrics)
-	c := model.Checkpoint{Config: s.Config, Params: r.best, Seed: s.Seed, Epoch: m.Epoch, ELBO: m.ValELBO, Data: r.Data, DataSHA256: r.DataSHA256}
-	if err := f.write(modelFile, c.File().Encode()); err != nil {
-		return err
-	}
-	return f.write(samplesFile, samples(s.Config, r.best, 64, s.Seed))
+	c := model.Checkpoint{Config: s.Config, Params: r.Best, Seed: s.Seed, Epoch: m.Epoch, ELBO: m.ValELBO, Data: r.Data, DataSHA256: r.DataSHA256}
+	return cmp.Or(
+		f.write(metricsFile, encodeMetrics(r.Metrics)),
+		f.write(curveFile, r.curve()),
+		f.write(modelFile, c.File().Encode()),
+		f.write(samplesFile, samples(s.Config, r.Best, 64, s.Seed)),
+	)
 }
 
 // curve returns a plot of the metrics as SVG.

@@ -14,7 +14,6 @@ import (
 	"hvae/bench/atomicfile"
 	"hvae/bench/filelock"
 	"hvae/mnist/model"
-	"hvae/mnist/safetensors"
 )
 
 // The files of a run. The program can compute the contents of all other files again from stateFile.
@@ -70,71 +69,17 @@ func (f *folder) write(file string, b []byte) error {
 	return nil
 }
 
-// A state is the contents of stateFile, which holds all data for resuming the run except the images.
-type state struct {
-	Settings    model.Settings  `json:"settings"`
-	Data        string          `json:"data"` // name of the dataset
-	DataSHA256  string          `json:"data_sha256"`
-	RateChanged bool            `json:"lr_changed"` // whether a resumed run has changed the learning rate
-	Metrics     []model.Metrics `json:"metrics"`    // of all finished epochs
-
-	weights safetensors.File
-}
-
 // readState reads the state of the run in a folder. If there is no state file, the error wraps fs.ErrNotExist.
-func readState(root *os.Root) (*state, error) {
+func readState(root *os.Root) (*model.State, error) {
 	b, err := atomicfile.ReadIn(root, stateFile)
 	if err != nil {
 		return nil, err
 	}
-	s, err := decodeState(b)
+	s, err := model.DecodeState(b)
 	if err != nil {
-		err = fmt.Errorf("%s cannot be read: %w", filepath.Join(root.Name(), stateFile), err)
+		return nil, fmt.Errorf("%s cannot be read: %w", filepath.Join(root.Name(), stateFile), err)
 	}
-	return s, err
-}
-
-// lastCheckpoint returns the model with the weights after the last epoch of the run in a folder.
-func lastCheckpoint(folder string) (c model.Checkpoint, err error) {
-	root, err := os.OpenRoot(folder)
-	if err != nil {
-		return c, err
-	}
-	defer root.Close()
-	s, err := readState(root)
-	if err != nil {
-		return c, err
-	}
-	params := model.NewParams[float32](s.Settings.Config, 0, 0)
-	if _, err := model.NewTrainer(s.Settings.Config, params, s.Settings.Rate, 0).Restore(s.weights, 0); err != nil {
-		return c, fmt.Errorf("%s is damaged: %w", filepath.Join(folder, stateFile), err)
-	}
-	return model.Checkpoint{Config: s.Settings.Config, Params: params, Epoch: len(s.Metrics), Data: s.Data, DataSHA256: s.DataSHA256}, nil
-}
-
-// decodeState decodes the contents of stateFile. It does not check the weights, because their shapes depend on
-// the model.
-func decodeState(b []byte) (s *state, err error) {
-	s = new(state)
-	if s.weights, err = model.DecodeState(b); err != nil {
-		return nil, err
-	}
-	return s, s.parse(s.weights.Metadata["progress"])
-}
-
-// parse sets s to the JSON value in text. It returns an error if no run can have this state.
-func (s *state) parse(text string) error {
-	err := json.Unmarshal([]byte(text), s)
-	// Package json ignores missing and unknown fields and decodes null as 0, so compare text with the encoding of s.
-	if again, _ := json.Marshal(s); err != nil || string(again) != text {
-		return errors.New("the key progress in its metadata is damaged")
-	}
-	for i, m := range s.Metrics {
-		if m.Epoch != i+1 {
-			return fmt.Errorf("epoch %d follows epoch %d", m.Epoch, i)
-		}
-	}
-	return s.Settings.Check()
+	return s, nil
 }
 
 // differences returns a text such as "seed = 1, not 2", which lists the fields in which two structs of the same type
@@ -168,10 +113,10 @@ func readMetrics(root *os.Root) (all []model.Metrics, err error) {
 	}
 	for line := range bytes.Lines(b) {
 		var m model.Metrics
-		err = errors.Join(err, json.Unmarshal(line, &m))
+		json.Unmarshal(line, &m)
 		all = append(all, m)
 	}
-	if err != nil || !bytes.Equal(encodeMetrics(all), b) {
+	if !bytes.Equal(encodeMetrics(all), b) {
 		return nil, fmt.Errorf("%s is damaged", filepath.Join(root.Name(), metricsFile))
 	}
 	return all, nil

@@ -206,7 +206,7 @@ func (t *table) do(ctx context.Context, number int) (r result, err error) {
 		return r, err
 	}
 	fmt.Fprintf(t.stderr, "evaluating %s, %d of %d\n", k.Run, number+1, len(t.tasks))
-	c := model.Checkpoint{Config: training.Settings.Config, Params: training.best}
+	c := model.Checkpoint{Config: training.Settings.Config, Params: training.Best}
 	images, o := eval.Images{Set: t.set, N: t.Images, Seed: k.Seed}, eval.Options{Samples: t.Samples, Runs: t.Runs}
 	e, err := eval.Evaluate(ctx, c, images, o, t.stderr)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"hvae/bench/atomicfile"
 	"hvae/bench/command"
@@ -60,24 +59,18 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return command.UsageError("-out is missing: specify a folder for the run's files")
 	}
 	var f *folder
-	var old *state
+	var old *model.State
 	var err error
 	if resume {
-		name := filepath.Join(out, stateFile)
-		if _, err := os.Stat(name); err != nil {
-			return fmt.Errorf("cannot resume: %w", atomicfile.Named(name, err))
-		}
 		if f, err = lockFolder(os.OpenRoot(out)); err != nil {
 			return err
 		}
 		defer f.close()
 		if old, err = readState(f.Root); err != nil {
-			return err
+			return fmt.Errorf("cannot resume: %w", err)
 		}
 		s = old.Settings
-		if err := flags.Parse(args); err != nil { // replace the stored settings by the flags on the command line
-			return err
-		}
+		flags.Parse(args) // replace the stored settings by the flags on the command line
 	}
 	if err := checkSettings(&s, old); err != nil {
 		return err
@@ -102,7 +95,7 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // checkSettings normalises s.Draws and returns an error if the settings are invalid. If old is not nil, it also returns
 // an error if a run with the state old cannot continue with these settings.
-func checkSettings(s *model.Settings, old *state) error {
+func checkSettings(s *model.Settings, old *model.State) error {
 	if s.Draws == 1 && !s.Importance {
 		s.Draws = 0 // the same bound, but with a closed form of the divergence
 	}

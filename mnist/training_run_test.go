@@ -2,10 +2,10 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +13,7 @@ import (
 	"hvae/bench/progress"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
+	"hvae/mnist/safetensors"
 )
 
 // tinySettings returns the settings of a run with two batches in an epoch.
@@ -33,7 +34,7 @@ func TestProgressOfARun(t *testing.T) {
 		{3, 50, "epoch 4, image 50 of 50, ELBO -100.00", 0.4},
 		{9, 40, "epoch 10, image 40 of 50, ELBO -125.00", 0.98},
 	} {
-		r := &trainingRun{state: state{Settings: model.Settings{Epochs: 10}, Metrics: make([]model.Metrics, c.epochs)}, training: make([]int, 50), images: c.images, sum: -5000}
+		r := &trainingRun{State: model.State{Settings: model.Settings{Epochs: 10}, Metrics: make([]model.Metrics, c.epochs)}, training: make([]int, 50), images: c.images, sum: -5000}
 		if got := r.status(); got != c.status || !(math.Abs(r.done()-c.done) <= 1e-6) {
 			t.Errorf("status %q, done %v; want %q, %v", got, r.done(), c.status, c.done)
 		}
@@ -61,7 +62,7 @@ func TestTheCurveMatchesTheCheckedInFigure(t *testing.T) {
 	run := "results/2000/vae-85547"
 	all, err := readMetrics(folderOf(t, run))
 	noError(t, err)
-	r := &trainingRun{state: state{Settings: model.Defaults(), Data: "mnist", Metrics: all}}
+	r := &trainingRun{State: model.State{Settings: model.Defaults(), Data: "mnist", Metrics: all}}
 	if got := r.curve(); !bytes.Equal(got, read(t, "pictures", curveFile)) {
 		t.Errorf("the curve differs from pictures/curve.svg; go test -update draws it again")
 		if *update {
@@ -74,7 +75,7 @@ func TestTheCurveMatchesTheCheckedInFigure(t *testing.T) {
 }
 
 // tinyState returns the state of a tiny run after one epoch, and the contents of its file.
-func tinyState(t *testing.T) (*state, []byte) {
+func tinyState(t *testing.T) (*model.State, []byte) {
 	t.Helper()
 	r, err := newRun(tinySettings(), digits(t), nil)
 	noError(t, err)
@@ -87,10 +88,13 @@ func tinyState(t *testing.T) (*state, []byte) {
 	return s, read(t, f.Name(), stateFile)
 }
 
-// encodeWith returns a state file of r in which the metadata key progress has the given text as its value. The SHA-256
-// of the file is correct.
-func encodeWith(r *trainingRun, text string, best []model.Param[float32]) []byte {
-	return r.trainer.State(text, best).Encode()
+// changed returns the state file b after a change. The SHA-256 of the result is correct.
+func changed(t *testing.T, b []byte, change func(f *safetensors.File)) []byte {
+	t.Helper()
+	f, err := safetensors.Decode(b)
+	noError(t, err)
+	change(&f)
+	return f.Encode()
 }
 
 // A state with impossible values must lead to an error and not to a panic, even if its SHA-256 is correct.
@@ -98,10 +102,11 @@ func TestImpossibleStatesAreRefused(t *testing.T) {
 	s, b := tinyState(t)
 	r, err := newRun(s.Settings, digits(t), s)
 	noError(t, err)
-	original := s.weights.Metadata["progress"]
-	if again := encodeWith(r, original, r.best); !bytes.Equal(again, b) {
+	if !bytes.Equal(r.Encode(), b) {
 		t.Fatal("the state differs after reading and writing")
 	}
+	var original string
+	changed(t, b, func(f *safetensors.File) { original = f.Metadata["progress"] })
 	null := func(from, to string) string {
 		t.Helper()
 		if !strings.Contains(original, from) {
@@ -132,25 +137,23 @@ func TestImpossibleStatesAreRefused(t *testing.T) {
 		"negative seed":   null(`"seed":1`, `"seed":-1`),
 		"VAE with steps":  null(`"K":0`, `"K":3`),
 	} {
-		changed := &state{weights: s.weights}
-		err := changed.parse(text)
+		s, err := model.DecodeState(changed(t, b, func(f *safetensors.File) { f.Metadata["progress"] = text }))
 		if err == nil {
-			_, err = newRun(changed.Settings, digits(t), changed)
+			_, err = newRun(s.Settings, digits(t), s)
 		}
 		if err == nil || strings.Count(err.Error(), "\n") > 0 {
 			t.Errorf("%s: the error is %v, want one line", name, err)
 		}
 	}
-	s, err = decodeState(encodeWith(r, original, nil)) // no best weights
-	if err == nil {
-		_, err = newRun(s.Settings, digits(t), s)
+	without := func(f *safetensors.File) {
+		f.Tensors = slices.DeleteFunc(f.Tensors, func(t safetensors.Tensor) bool { return strings.HasPrefix(t.Name, "best.") })
 	}
-	if err == nil {
+	if _, err := model.DecodeState(changed(t, b, without)); err == nil {
 		t.Error("a state without the best weights is accepted")
 	}
 	unhashed := bytes.Replace(b, []byte(`"sha256":`), []byte(`"sha-256":`), 1)
 	unhashed = bytes.Replace(unhashed, []byte(`}},"`), []byte(`}},"`), 1)
-	if _, err := decodeState(unhashed); err == nil {
+	if _, err := model.DecodeState(unhashed); err == nil {
 		t.Error("a state without SHA-256 is accepted")
 	}
 }
@@ -160,33 +163,7 @@ func TestAStateOfManyEpochsCanBeRead(t *testing.T) {
 	r, err := newRun(s.Settings, digits(t), s)
 	noError(t, err)
 	r.Data = strings.Repeat("x", 20<<20) // longer than the metrics of 150,000 epochs
-	text, err := json.Marshal(r.state)
-	noError(t, err)
-	if s, err := decodeState(encodeWith(r, string(text), r.best)); err != nil || s.Data != r.Data {
+	if s, err := model.DecodeState(r.Encode()); err != nil || s.Data != r.Data {
 		t.Errorf("a state with a long header cannot be read: %v", err)
 	}
-}
-
-// A state that the method parse accepts must have valid settings and metrics.
-func FuzzState(f *testing.F) {
-	valid, _ := json.Marshal(state{Settings: model.Defaults(), Data: "mnist", Metrics: []model.Metrics{{Epoch: 1, TrainELBO: -2, ValELBO: -3}}})
-	f.Add(string(valid))
-	f.Add(strings.Replace(string(valid), `"epoch":1`, `"epoch":0`, 1))
-	f.Add(strings.Replace(string(valid), `"val_elbo":-3`, `"val_elbo":null`, 1))
-	f.Add(strings.Replace(string(valid), `"batch":100`, `"batch":-1`, 1))
-	f.Fuzz(func(t *testing.T, text string) {
-		var s state
-		if s.parse(text) != nil {
-			return
-		}
-		c := s.Settings
-		if c.Config.Check() != nil || c.Batch < 1 || c.Epochs < 1 || c.Patience < 1 || c.Train < 0 || !(c.Rate > 0) {
-			t.Errorf("%q is accepted and gives %+v", text, c)
-		}
-		for i, m := range s.Metrics {
-			if m.Epoch != i+1 || math.IsNaN(m.ValELBO) || math.IsInf(m.ValELBO, 0) {
-				t.Errorf("%q is accepted and gives %+v", text, s.Metrics)
-			}
-		}
-	})
 }

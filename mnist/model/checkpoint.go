@@ -13,7 +13,15 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-const checkpointFormat = "hvae-mnist/1"
+const (
+	checkpointFormat = "hvae-mnist/1"
+	stateFormat      = "hvae-mnist-state/3"
+
+	// Prefixes of the names of tensors in a state. The parameters after the last epoch have no prefix.
+	meanPrefix = "optimiser.mean." // running means of gradients, the first averages of Adamax
+	normPrefix = "optimiser.norm." // running norms of gradients, the second averages of Adamax
+	bestPrefix = "best."           // parameters after the best epoch
+)
 
 // A Checkpoint holds a trained model, which is stored in model.safetensors.
 type Checkpoint struct {
@@ -67,33 +75,31 @@ func (c Checkpoint) WithoutFlow() Checkpoint {
 	return c
 }
 
-// ReadCheckpoint reads a checkpoint from a file (see DecodeCheckpoint).
-func ReadCheckpoint(name string) (Checkpoint, error) {
+// ReadCheckpoint reads a model from a file (see DecodeCheckpoint).
+func ReadCheckpoint(name string) (c Checkpoint, err error) {
 	b, err := atomicfile.Read(name)
 	if err != nil {
-		return Checkpoint{}, err
+		return c, err
 	}
-	c, err := DecodeCheckpoint(b)
-	if err != nil {
-		return c, fmt.Errorf("%s is not a model file for this program: %w", name, err)
+	if c, err = DecodeCheckpoint(b); err != nil {
+		err = fmt.Errorf("%s is not a model file for this program: %w", name, err)
 	}
-	return c, nil
+	return c, err
 }
 
-// DecodeCheckpoint decodes the contents of model.safetensors. It returns an error if the format or the digest is wrong,
-// or if a tensor is missing or unknown, has a wrong shape, or is not finite.
-func DecodeCheckpoint(b []byte) (Checkpoint, error) {
+// DecodeCheckpoint decodes the contents of model.safetensors or of state.safetensors, which contains the weights after
+// the last epoch. It returns an error if the format or the digest is wrong, or if a tensor is missing or unknown, has a
+// wrong shape, or is not finite.
+func DecodeCheckpoint(b []byte) (c Checkpoint, err error) {
 	f, err := safetensors.Decode(b)
-	if err != nil {
-		return Checkpoint{}, err
-	}
-	return checkpointOf(f)
-}
-
-// checkpointOf decodes the checkpoint in the safetensors file f.
-func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	meta := f.Metadata
-	if meta["format"] != checkpointFormat || meta["max_eps"] != fmt.Sprint(maxEps) {
+	switch {
+	case err != nil:
+		return c, err
+	case meta["format"] == stateFormat:
+		s, err := DecodeState(b)
+		return Checkpoint{Config: s.Settings.Config, Params: s.Params, Seed: s.Settings.Seed, Epoch: len(s.Metrics), Data: s.Data, DataSHA256: s.DataSHA256}, err
+	case meta["format"] != checkpointFormat || meta["max_eps"] != fmt.Sprint(maxEps):
 		return c, fmt.Errorf("its format is %.40q with max_eps = %.40q, but this program reads only %q with %v", meta["format"], meta["max_eps"], checkpointFormat, maxEps)
 	}
 	c.Config.Kind, c.Config.Tempering = meta["model"], meta["tempering"]
@@ -107,110 +113,118 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	if err := c.Config.Check(); err != nil {
 		return c, fmt.Errorf("its metadata describes an invalid model: %w", err)
 	}
-	// Damaged metadata may describe a huge model, so check that the file contains the parameters
-	// before allocating memory for them.
+	params, err := decodeParams(f, c.Config, "")
+	c.Params = params[""]
+	return c, err
+}
+
+// decodeParams returns a map from each prefix to parameters of a model, whose tensors have names with this prefix. It
+// returns an error if a tensor is missing or unknown, has a wrong shape, or is not finite.
+func decodeParams(f safetensors.File, c Config, prefixes ...string) (map[string][]Param[float32], error) {
+	// Damaged metadata may describe a huge model, so check all tensors before allocating memory for parameters.
 	var want []safetensors.Tensor
-	for _, s := range specs(c.Config) {
-		want = append(want, safetensors.Tensor{Name: s.name, Shape: s.shape})
+	for _, prefix := range prefixes {
+		for _, s := range specs(c) {
+			want = append(want, safetensors.Tensor{Name: prefix + s.name, Shape: s.shape})
+		}
 	}
 	if err := safetensors.Check(f, want); err != nil {
-		return c, err
+		return nil, err
 	}
-	for _, s := range specs(c.Config) {
-		p := newParam[float32](s)
-		p.restore(f, "", p.Value.Data)
-		c.Params = append(c.Params, p)
+	all := map[string][]Param[float32]{}
+	for _, prefix := range prefixes {
+		for _, s := range specs(c) {
+			p := newParam[float32](s)
+			t, _ := f.Tensor(prefix + p.Name)
+			for i, at := range p.Order() {
+				p.Value.Data[at] = t.Data[i]
+			}
+			all[prefix] = append(all[prefix], p)
+		}
 	}
-	return c, nil
+	return all, nil
 }
 
 // tensor converts data from the layout of p.Value.Data to a tensor with the name prefix + p.Name.
 func (p Param[T]) tensor(prefix string, data []T) safetensors.Tensor {
-	t := safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape, Data: make([]float32, len(data))}
-	for i, at := range p.Order() {
-		t.Data[i] = float32(data[at])
+	t := safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape}
+	for _, at := range p.Order() {
+		t.Data = append(t.Data, float32(data[at]))
 	}
 	return t
 }
 
-// restore is the inverse of the method tensor. It copies the tensor with the name prefix + p.Name from f to data.
-func (p Param[T]) restore(f safetensors.File, prefix string, data []T) {
-	t, _ := f.Tensor(prefix + p.Name)
-	for i, at := range p.Order() {
-		data[at] = T(t.Data[i])
-	}
+// A State holds all data for resuming a training run except the images. It is stored in state.safetensors, in which the
+// value of "progress" in the metadata is the JSON encoding of a State.
+type State struct {
+	Settings    Settings  `json:"settings"`
+	Data        string    `json:"data"` // name of the dataset
+	DataSHA256  string    `json:"data_sha256"`
+	RateChanged bool      `json:"lr_changed"` // whether a resumed run has changed the learning rate
+	Metrics     []Metrics `json:"metrics"`    // of all finished epochs
+
+	Params []Param[float32] `json:"-"` // current parameters, with the averages of Adamax
+	Best   []Param[float32] `json:"-"` // parameters after the best epoch; nil until the first epoch has ended
 }
 
-// stateFormat is the value of "format" in the metadata of state.safetensors.
-const stateFormat = "hvae-mnist-state/3"
-
-// Prefixes of the names of tensors in a state file. The current parameters have no prefix.
-const (
-	meanPrefix = "optimiser.mean." // running means of gradients, the first averages of Adamax
-	normPrefix = "optimiser.norm." // running norms of gradients, the second averages of Adamax
-	bestPrefix = "best."           // parameters of the best epoch
-)
-
-// stored calls f for each tensor of a state, with its parameter, the prefix of its name, and its elements.
-func (t *Trainer[T]) stored(best []Param[T], f func(p Param[T], prefix string, data []T)) {
-	for _, p := range t.Params {
-		f(p, "", p.Value.Data)
-		f(p, meanPrefix, p.Averages.Row(0))
-		f(p, normPrefix, p.Averages.Row(1))
+// Encode returns the contents of state.safetensors.
+func (s *State) Encode() []byte {
+	progress, _ := json.Marshal(s) // cannot fail, because all numbers are finite
+	f := safetensors.File{Metadata: map[string]string{"format": stateFormat, "progress": string(progress)}}
+	for _, p := range s.Params {
+		f.Tensors = append(f.Tensors, p.tensor("", p.Value.Data), p.tensor(meanPrefix, p.Averages.Row(0)), p.tensor(normPrefix, p.Averages.Row(1)))
 	}
-	for _, p := range best {
-		f(p, bestPrefix, p.Value.Data)
+	for _, p := range s.Best {
+		f.Tensors = append(f.Tensors, p.tensor(bestPrefix, p.Value.Data))
 	}
+	return f.Encode()
 }
 
-// State returns the contents of state.safetensors, from which a training run can be resumed: the current parameters,
-// the averages of the optimiser, the parameters of the best epoch, which may be nil, and the progress of the run, as
-// text from the caller.
-func (t *Trainer[T]) State(progress string, best []Param[T]) safetensors.File {
-	f := safetensors.File{Metadata: map[string]string{"format": stateFormat, "progress": progress}}
-	t.stored(best, func(p Param[T], prefix string, data []T) { f.Tensors = append(f.Tensors, p.tensor(prefix, data)) })
-	return f
-}
-
-// DecodeState decodes the contents of a state file and verifies its digest. It does not check the tensors,
-// because their shapes depend on the settings. Restore checks them.
-func DecodeState(b []byte) (safetensors.File, error) {
+// DecodeState decodes the contents of state.safetensors. It returns an error and a partial state if the file is
+// damaged, or if no run can have this state.
+func DecodeState(b []byte) (*State, error) {
+	s := new(State)
 	f, err := safetensors.Decode(b)
-	switch meta := f.Metadata; {
-	case err != nil:
-		return f, err
-	case meta["format"] != stateFormat:
-		return f, fmt.Errorf("it is not a state file for this program: its format is %.40q, but this program reads only %q", meta["format"], stateFormat)
-	case meta[safetensors.DigestKey] == "":
-		return f, errors.New("it has no SHA-256, so damage to it cannot be detected")
+	if err != nil {
+		return s, err
 	}
-	return f, nil
+	if format, digest := f.Metadata["format"], f.Metadata[safetensors.DigestKey]; format != stateFormat || digest == "" {
+		return s, fmt.Errorf("its format is %.40q with the SHA-256 %.64q, but this program reads only %q with a SHA-256", format, digest, stateFormat)
+	}
+	if err := s.parse(f.Metadata["progress"]); err != nil {
+		return s, err
+	}
+	prefixes := []string{"", meanPrefix, normPrefix}
+	if len(s.Metrics) > 0 {
+		prefixes = append(prefixes, bestPrefix)
+	}
+	params, err := decodeParams(f, s.Settings.Config, prefixes...)
+	s.Params, s.Best = params[""], params[bestPrefix]
+	for i, p := range s.Params {
+		mean, norm := params[meanPrefix][i].Value.Data, params[normPrefix][i].Value.Data
+		p.Averages = linalg.Of(2, len(mean), slices.Concat(mean, norm))
+	}
+	return s, err
 }
 
-// Restore sets the parameters and the averages of the optimiser to the values in a state. It also sets the number of
-// finished steps. It returns the parameters of the best epoch, or nil if the state contains none. If a tensor is
-// missing or unknown, or has a wrong shape or an invalid element, Restore returns an error and changes nothing.
-func (t *Trainer[T]) Restore(state safetensors.File, steps int) (best []Param[T], err error) {
-	if _, ok := state.Tensor(bestPrefix + t.Params[0].Name); ok {
-		best = CloneParams(t.Params)
+// parse sets s to the JSON value in text. It returns an error if no run can have this state.
+func (s *State) parse(text string) error {
+	json.Unmarshal([]byte(text), s)
+	for i := range s.Metrics {
+		s.Metrics[i].Epoch = i + 1
 	}
-	if err := safetensors.Check(state, t.State("", best).Tensors); err != nil {
-		return nil, err
+	// Package json ignores missing and unknown fields and decodes null as 0, so compare text with the encoding of s.
+	if again, _ := json.Marshal(s); string(again) != text {
+		return errors.New("the value of progress in its metadata is damaged")
 	}
-	counted := t.algorithm.State() // the current state, except for the number of steps
-	counted.Steps = steps
-	if err := t.algorithm.Restore(counted); err != nil {
-		return nil, err
-	}
-	t.stored(best, func(p Param[T], prefix string, data []T) { p.restore(state, prefix, data) })
-	return best, nil
+	return s.Settings.Check()
 }
 
 // CloneParams returns a deep copy of the parameters, but without the averages of the optimiser.
-func CloneParams[T linalg.Float](params []Param[T]) []Param[T] {
-	out := slices.Clone(params)
-	for i, p := range params {
-		out[i].Param = &hvae.Param[T]{Name: p.Name, Value: p.Value.Clone()}
+func CloneParams[T linalg.Float](params []Param[T]) (copies []Param[T]) {
+	for _, p := range params {
+		p.Param = &hvae.Param[T]{Name: p.Name, Value: p.Value.Clone()}
+		copies = append(copies, p)
 	}
-	return out
+	return copies
 }

@@ -2,8 +2,8 @@
 // binarised MNIST digits, with or without a Hamiltonian flow.
 //
 // Read config.go (a model, and the settings and results of its training), params.go (the parameters and their names in
-// a checkpoint), network.go (encoder, decoder, bound and estimator), train.go (a training step on all cores) and
-// checkpoint.go (files with models and with states of training runs).
+// a checkpoint), network.go (encoder, decoder, bound and estimator), train.go (the training bound and its trainer)
+// and checkpoint.go (files with models and with states of training runs).
 package model
 
 import (

@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -22,7 +23,7 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// binary is a function of type Binarise. It sets each pixel to 0 or 1 at random.
+// binary sets each pixel of column j to 0 or 1 at random.
 func binary[T linalg.Float](x linalg.Matrix[T], j, image int, rng *rand.Rand) {
 	for i := range x.Rows {
 		x.Row(i)[j] = T(rng.IntN(2))
@@ -133,6 +134,10 @@ func TestInitialParametersHaveTheDocumentedDistribution(t *testing.T) {
 	}
 }
 
+func newTrainer[T linalg.Float](s Settings, params []Param[T]) *hvae.Trainer[T] {
+	return NewTrainer(s, params, Bound(s, binary[T]))
+}
+
 func TestStepsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	for _, c := range []struct {
 		Config
@@ -143,9 +148,10 @@ func TestStepsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	} {
 		run := func(procs int) (elbos []float64, weights []float32) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-			trainer := NewTrainer(c.Config, NewParams[float32](c.Config, -1, 1), 1e-3, 1)
+			trainer := newTrainer(Settings{Config: c.Config, Rate: 1e-3, Seed: 1}, NewParams[float32](c.Config, -1, 1))
+			trainer.BlockSize = c.BlockSize(c.images)
 			for range 2 {
-				e, err := trainer.Step(t.Context(), first(c.images), binary)
+				e, err := trainer.Step(t.Context(), first(c.images))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -173,10 +179,9 @@ func TestRecomputeKeepsBitsAndNeedsMemoryForOneLeapfrogStep(t *testing.T) {
 		{Kind: "hvae", K: 1, Tempering: "none", Latent: 5},
 	} {
 		run := func(recompute bool) (elbos []float64, weights []float32) {
-			trainer := NewTrainer(c, NewParams[float32](c, -1, 1), 1e-2, 1)
-			trainer.Recompute = recompute
+			trainer := newTrainer(Settings{Config: c, Rate: 1e-2, Seed: 1, Recompute: recompute}, NewParams[float32](c, -1, 1))
 			for range 3 {
-				e, err := trainer.Step(t.Context(), first(20), binary)
+				e, err := trainer.Step(t.Context(), first(20))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -194,11 +199,10 @@ func TestRecomputeKeepsBitsAndNeedsMemoryForOneLeapfrogStep(t *testing.T) {
 	}
 	allocated := func(K int, recompute bool) float64 {
 		c := Config{Kind: "hvae", K: K, Tempering: "free", VaryEps: true, Latent: 5}
-		trainer := NewTrainer(c, NewParams[float32](c, -1, 1), 1e-2, 1)
-		trainer.Recompute = recompute
+		trainer := newTrainer(Settings{Config: c, Rate: 1e-2, Seed: 1, Recompute: recompute}, NewParams[float32](c, -1, 1))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := trainer.Step(t.Context(), first(16), binary); err != nil {
+		if _, err := trainer.Step(t.Context(), first(16)); err != nil {
 			t.Fatal(err)
 		}
 		runtime.ReadMemStats(&after)
@@ -236,12 +240,13 @@ func TestStepUsesTheGradientOfTheMeanOverTheBatch(t *testing.T) {
 			want = append(want, g.Data...)
 		}
 
-		trainer := NewTrainer(c, params, 1e-2, 7)
-		got, err := trainer.Step(t.Context(), first(n), binary)
+		trainer := newTrainer(Settings{Config: c, Rate: 1e-2, Seed: 7}, params)
+		trainer.BlockSize = c.BlockSize(n)
+		got, err := trainer.Step(t.Context(), first(n))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.blockSize(n) >= n {
+		if c.BlockSize(n) >= n {
 			t.Fatal("the batch is a single block, want several")
 		}
 		if !(math.Abs(got-elbo.Scalar()) <= 1e-12*math.Abs(elbo.Scalar())) {
@@ -262,9 +267,9 @@ func TestStepUsesTheGradientOfTheMeanOverTheBatch(t *testing.T) {
 	}
 }
 
-func elboOf[T linalg.Float](t *testing.T, trainer *Trainer[T], indices []int) float64 {
+func elboOf[T linalg.Float](t *testing.T, trainer *hvae.Trainer[T], indices []int) float64 {
 	t.Helper()
-	elbo, err := trainer.ELBO(t.Context(), indices, binary, 1)
+	elbo, _, err := trainer.Evaluate(t.Context(), indices, 1, trainer.Bound)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,14 +277,14 @@ func elboOf[T linalg.Float](t *testing.T, trainer *Trainer[T], indices []int) fl
 }
 
 func TestFloat32AgreesWithFloat64(t *testing.T) {
-	single := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-3, 1)
-	double := NewTrainer(free, NewParams[float64](free, -1, 1), 1e-3, 1)
+	s := Settings{Config: free, Rate: 1e-3, Seed: 1}
+	single, double := newTrainer(s, NewParams[float32](free, -1, 1)), newTrainer(s, NewParams[float64](free, -1, 1))
 	for i := range 3 {
-		a, err := single.Step(t.Context(), first(4), binary)
+		a, err := single.Step(t.Context(), first(4))
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := double.Step(t.Context(), first(4), binary)
+		b, err := double.Step(t.Context(), first(4))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -387,43 +392,22 @@ func TestInvalidCheckpointsAreRefused(t *testing.T) {
 	}
 }
 
-func TestRestoredTrainerContinuesBitIdentically(t *testing.T) {
-	trainer := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-3, 1)
-	step := func(tr *Trainer[float32]) {
-		if _, err := tr.Step(t.Context(), first(10), binary); err != nil {
-			t.Fatal(err)
-		}
-	}
-	step(trainer)
-	best := CloneParams(trainer.Params)
-	step(trainer)
-	for i, best := range [][]Param[float32]{nil, best} {
-		state, err := DecodeState(trainer.State("here", best).Encode())
-		if progress := state.Metadata["progress"]; err != nil || progress != "here" {
-			t.Fatalf("DecodeState returns the progress %q and the error %v", progress, err)
-		}
-		other := NewTrainer(free, NewParams[float32](free, 0, 99), 1e-3, 1)
-		again, err := other.Restore(state, 2+i)
-		if err != nil || len(again) != len(best) {
-			t.Fatalf("Restore returns %d parameters of the best epoch and the error %v, want %d parameters", len(again), err, len(best))
-		}
-		step(trainer)
-		step(other)
-		if !bytes.Equal(trainer.State("", best).Encode(), other.State("", again).Encode()) {
-			t.Error("after one more step, the states of the restored and the original trainer differ")
-		}
+// The tests of package main resume runs from states. This test covers a state that does not fit its settings.
+func TestInvalidStatesAreRefused(t *testing.T) {
+	params := NewParams[float32](free, -1, 1)
+	newTrainer(Settings{}, params) // sets the averages
+	s := State{Settings: Defaults(), Params: params}
+	s.Settings.Config = free
+	if got, err := DecodeState(s.Encode()); err != nil || !bytes.Equal(got.Encode(), s.Encode()) {
+		t.Errorf("reading and writing changes a state (error %v)", err)
 	}
 	for want, change := range map[string]func(f *safetensors.File){
 		"this program reads only \"hvae-": func(f *safetensors.File) { f.Metadata["format"] = checkpointFormat },
 		"is missing":                      func(f *safetensors.File) { f.Tensors = f.Tensors[:len(f.Tensors)-1] },
 	} {
-		f := trainer.State("here", best)
+		f, _ := safetensors.Decode(s.Encode())
 		change(&f)
-		state, err := DecodeState(f.Encode())
-		if err == nil {
-			_, err = NewTrainer(free, NewParams[float32](free, 0, 99), 1e-3, 1).Restore(state, 1)
-		}
-		if err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := DecodeState(f.Encode()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want an error with %q", err, want)
 		}
 	}
@@ -432,15 +416,15 @@ func TestRestoredTrainerContinuesBitIdentically(t *testing.T) {
 func TestBlocksOfImagesFitIntoTheCache(t *testing.T) {
 	vae, hvae := Config{Kind: "vae"}, Config{Kind: "hvae", K: 1}
 	for n := 1; n <= 2000; n++ {
-		if size := vae.blockSize(n); size < 4 || size > 64 || size%4 != 0 || hvae.blockSize(n) != 16 {
-			t.Errorf("a batch of %d images has blocks of %d images for a VAE and of %d for an HVAE, want a multiple of 4 up to 64, and 16", n, size, hvae.blockSize(n))
+		if size := vae.BlockSize(n); size < 4 || size > 64 || size%4 != 0 || hvae.BlockSize(n) != 16 {
+			t.Errorf("a batch of %d images has blocks of %d images for a VAE and of %d for an HVAE, want a multiple of 4 up to 64, and 16", n, size, hvae.BlockSize(n))
 		}
 	}
 }
 
-// FuzzCheckpoint changes two values of a checkpoint's metadata and one tensor. checkpointOf must
-// reject invalid configurations, and must not allocate much memory before it rejects a checkpoint,
-// even if the metadata describe a huge model.
+// FuzzCheckpoint changes two values of a checkpoint's metadata and one tensor. DecodeCheckpoint must reject invalid
+// configurations. Before it rejects a checkpoint, it must not allocate much more memory than safetensors.Decode, even if
+// the metadata describe a huge model.
 func FuzzCheckpoint(f *testing.F) {
 	base := testCheckpoint().File()
 	f.Add("K", "2", "latent", "3", 1, 16)
@@ -453,15 +437,18 @@ func FuzzCheckpoint(f *testing.F) {
 			file.Tensors[tensor].Shape = []int{size}
 			file.Tensors[tensor].Data = make([]float32, size)
 		}
-		var before, after runtime.MemStats
+		b := file.Encode()
+		var start, before, after runtime.MemStats
+		runtime.ReadMemStats(&start)
+		safetensors.Decode(b)
 		runtime.ReadMemStats(&before)
-		c, err := checkpointOf(file)
+		c, err := DecodeCheckpoint(b)
 		runtime.ReadMemStats(&after)
 		if err == nil && c.Config.Check() != nil {
-			t.Errorf("%q = %q, %q = %q: checkpointOf accepts the invalid configuration %+v", key1, value1, key2, value2, c.Config)
+			t.Errorf("%q = %q, %q = %q: DecodeCheckpoint accepts the invalid configuration %+v", key1, value1, key2, value2, c.Config)
 		}
-		if n := after.TotalAlloc - before.TotalAlloc; err != nil && n > 1<<17 {
-			t.Errorf("%q = %q, %q = %q, tensor %d with %d elements: checkpointOf allocates %d bytes before it rejects the checkpoint", key1, value1, key2, value2, tensor, size, n)
+		if n := int(after.TotalAlloc+start.TotalAlloc) - 2*int(before.TotalAlloc); err != nil && n > 1<<17 {
+			t.Errorf("%q = %q, %q = %q, tensor %d with %d elements: DecodeCheckpoint allocates %d bytes before it rejects the checkpoint", key1, value1, key2, value2, tensor, size, n)
 		}
 	})
 }
@@ -519,4 +506,28 @@ func TestTrainingEndsPatienceEpochsAfterTheFirstBest(t *testing.T) {
 	if why := Ended(nil, 1, 1); why != "" {
 		t.Errorf("before the first epoch, training has ended %q", why)
 	}
+}
+
+// A state that the method parse accepts must have valid settings and metrics.
+func FuzzState(f *testing.F) {
+	valid, _ := json.Marshal(State{Settings: Defaults(), Data: "mnist", Metrics: []Metrics{{Epoch: 1, TrainELBO: -2, ValELBO: -3}}})
+	f.Add(string(valid))
+	f.Add(strings.Replace(string(valid), `"epoch":1`, `"epoch":0`, 1))
+	f.Add(strings.Replace(string(valid), `"val_elbo":-3`, `"val_elbo":null`, 1))
+	f.Add(strings.Replace(string(valid), `"batch":100`, `"batch":-1`, 1))
+	f.Fuzz(func(t *testing.T, text string) {
+		var s State
+		if s.parse(text) != nil {
+			return
+		}
+		c := s.Settings
+		if c.Config.Check() != nil || c.Batch < 1 || c.Epochs < 1 || c.Patience < 1 || c.Train < 0 || !(c.Rate > 0) {
+			t.Errorf("%q is accepted and gives %+v", text, c)
+		}
+		for i, m := range s.Metrics {
+			if m.Epoch != i+1 || math.IsNaN(m.ValELBO) || math.IsInf(m.ValELBO, 0) {
+				t.Errorf("%q is accepted and gives %+v", text, s.Metrics)
+			}
+		}
+	})
 }
