@@ -1,11 +1,10 @@
-// Gaussian runs the experiment of section 4.1 of the HVAE paper. It generates datasets from a Gaussian model and
-// estimates the parameters with several variational methods. For each method it prints the errors of the estimates and
-// the gap between the bound and the exact log evidence.
+// Gaussian runs the experiment of section 4.1 of the HVAE paper: variational methods estimate the parameters of a
+// Gaussian model, whose evidence is known exactly.
 //
 //	go run ./gaussian -d 50
 //
-// Package gaussian/model contains the model and the methods. This package contains the command line (main.go), the
-// runs and their table (run.go), figures (figure.go), the flag -two-modes (twomodes.go) and its page (explore.go).
+// Package gaussian/model contains the model and the methods. This package contains the flags (main.go), the runs with
+// their table and figures (run.go), and -two-modes with its page (twomodes.go).
 package main
 
 import (
@@ -71,7 +70,7 @@ func parse(args []string) (options, error) {
 	f.Count(&o.config.Draws, "batch", 10, 1, "`number` of draws over which each iteration averages the ELBO")
 	f.Float64Var(&o.config.Rate, "lr", 1e-3, "learning `rate` of RMSProp")
 	f.Uint64Var(&o.config.Seed, "seed", 1, "seed for all random numbers; the output does not depend on the number of cores")
-	f.StringVar(&o.out, "out", "", "`folder` for the figures, which are figure1a.svg, figure1b.svg and figure1c.svg. Without -out,\nthey are drawn for several dimensions in -d, into the current folder, and existing figures are\nnot replaced")
+	f.StringVar(&o.out, "out", "", "`folder` for the figures, which are figure1a.svg and figure1b.svg. Without -out, they are drawn\nfor several dimensions in -d, into the current folder, and existing figures are not replaced")
 	f.BoolVar(&o.json, "json", false, "print a JSON object for each row instead of a table")
 	f.StringVar(&o.redraw, "redraw", "", "only draw the figures of the results in this `file`, the output of -json")
 	f.BoolVar(&o.gap, "gap", false, "draw gap.svg, the gap between log p(D) and the ELBO against K, instead of figure 1")
@@ -83,11 +82,10 @@ func parse(args []string) (options, error) {
 	if !(o.config.Rate > 0) || math.IsInf(o.config.Rate, 0) {
 		return o, command.UsageError(`invalid value "%v" for flag -lr: it must be a positive finite number`, o.config.Rate)
 	}
-	given := f.Given()
 	for _, allowed := range []string{"http two-modes seed", "two-modes http seed out json", "redraw gap out"} {
 		mode, others, _ := strings.Cut(allowed, " ")
-		for _, name := range given {
-			if slices.Contains(given, mode) && !slices.Contains(strings.Fields(allowed), name) {
+		for _, name := range f.Given() {
+			if slices.Contains(f.Given(), mode) && !slices.Contains(strings.Fields(allowed), name) {
 				return o, command.UsageError("-%s cannot be combined with -%s: the only flags allowed with -%[1]s are -%[3]s", mode, name, strings.ReplaceAll(others, " ", ", -"))
 			}
 		}

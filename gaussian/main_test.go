@@ -123,8 +123,8 @@ func TestFoldersAreCheckedBeforeAnyWork(t *testing.T) {
 		{"-d 1,2", 1, "figure1b.svg exists: choose a folder for the figures with -out"},
 		{"-two-modes", 1, "trajectory.svg exists: choose a folder"},
 		{"-redraw file", 1, "figure1b.svg exists: choose a folder"},
-		{"-d 1,2 -out .", 130, "figure1a.svg, figure1b.svg, figure1c.svg will be written to the folder .\n"},
-		{"-d 1,2 -out new/folder", 130, "figure1a.svg, figure1b.svg, figure1c.svg will be written to the folder new/folder\n"},
+		{"-d 1,2 -out .", 130, "figure1a.svg, figure1b.svg will be written to the folder .\n"},
+		{"-d 1,2 -out new/folder", 130, "figure1a.svg, figure1b.svg will be written to the folder new/folder\n"},
 		{"-two-modes -out new/folder", 130, "trajectory.svg will be written to the folder new/folder\n"},
 	} {
 		_, stderr, status := gaussianCommand(ended, strings.Fields(c.args)...)
@@ -155,10 +155,10 @@ func TestOutputDoesNotDependOnGOMAXPROCS(t *testing.T) {
 	}
 }
 
-func TestDivergenceReturnsStatus1AndPrintsNoNaN(t *testing.T) {
+func TestDivergenceReturnsStatus1(t *testing.T) {
 	stdout, stderr, status := gaussianCommand(t.Context(), append(quick, "-d", "2", "-methods", "vb,hvae-k1", "-lr", "1e5")...)
-	if status != 1 || strings.Contains(stdout, "NaN") || !strings.Contains(stderr, "diverged after") || !strings.Contains(stderr, "log_sigma = [") {
-		t.Errorf("status %d, stdout %q, stderr %q; want status 1 and an error with the iteration and the parameters", status, stdout, stderr)
+	if status != 1 || strings.Contains(stdout, "NaN") || !strings.Contains(stderr, "diverged after") {
+		t.Errorf("status %d, stdout %q, stderr %q; want status 1 and an error with the iteration", status, stdout, stderr)
 	}
 }
 

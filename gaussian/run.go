@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -9,10 +10,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +38,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case o.gap:
 		names = []string{"gap.svg"}
 	case len(o.dims) > 1 || o.redraw != "" || o.out != "":
-		names = []string{"figure1a.svg", "figure1b.svg", "figure1c.svg"}
+		names = []string{"figure1a.svg", "figure1b.svg"}
 	}
 	folder := filepath.Clean(o.out)
 	if names != nil {
@@ -93,85 +92,65 @@ func (o options) print(w io.Writer, row any, text string) error {
 	return err
 }
 
-// readRows reads a file that was written with -json and contains one JSON object for each row.
+// readRows reads a file that was written with -json and contains one JSON object on each line.
 func readRows(name string) (rows []model.Outcome, err error) {
-	f, err := os.Open(name)
-	decoder := json.NewDecoder(f)
-	decoder.DisallowUnknownFields()
-	for err == nil {
+	b, err := os.ReadFile(name)
+	for line := range bytes.Lines(b) {
 		var r model.Outcome
-		if err = decoder.Decode(&r); err == nil {
-			rows = append(rows, r)
-		}
+		err = cmp.Or(err, json.Unmarshal(line, &r))
+		rows = append(rows, r)
 	}
-	if err == io.EOF && rows != nil {
-		return rows, f.Close()
+	if err != nil || rows == nil || rows[0].Method == "" {
+		return nil, fmt.Errorf("%s is not the output of -json without -two-modes: %w", name, cmp.Or(err, io.ErrUnexpectedEOF))
 	}
-	return nil, fmt.Errorf("%s, row %d: %w; the file must be the output of -json without -two-modes", name, len(rows)+1, err)
+	return rows, nil
 }
 
-// train trains each method on each dataset, concurrently on all cores, and returns the average outcome for each
-// dimension and method. It prints an average as soon as its runs and all earlier runs are finished. The number of cores
-// affects only the running times: each run has its own random streams, and averages are computed in a fixed order.
+// train trains each method on each dataset and returns the average outcome for each dimension and method. It prints an
+// average as soon as its runs are finished. These runs are concurrent. The number of cores affects only the running
+// times, because each run has its own random streams.
 func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []model.Outcome, err error) {
-	cost := func(r model.Run) int { // the approximate time of an iteration, in arbitrary units
-		_, K := model.Parse(r.Method)
-		return (5 + K) * (25 + r.Dims)
-	}
-	var runs []model.Run
-	total := 0.0
-	for _, d := range o.dims {
-		for _, m := range o.methods {
-			for k := range o.datasets {
-				runs = append(runs, model.Run{Method: m, Dims: d, Dataset: k})
-				total += float64(o.config.Iterations * cost(runs[len(runs)-1]))
-			}
-		}
-	}
-	var next, finished, iterations, work atomic.Int64
+	var iterations atomic.Int64
+	total := float64(len(o.dims) * len(o.methods) * o.datasets * o.config.Iterations)
 	line := progress.New(stderr, 0, func(elapsed time.Duration) string {
-		return fmt.Sprintf("%d of %d runs  %.0f iterations/s", finished.Load(), len(runs), float64(iterations.Load())/elapsed.Seconds())
+		return fmt.Sprintf("%.0f iterations/s", float64(iterations.Load())/elapsed.Seconds())
 	})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	outcomes, unfinished := make([]model.Outcome, len(runs)), slices.Repeat([]int{o.datasets}, len(runs)/o.datasets)
-	var mu sync.Mutex // protects outcomes, unfinished and rows
-	linalg.For(min(runtime.GOMAXPROCS(0), len(runs)), 1, func(int, int) {
-		for i := int(next.Add(1)) - 1; i < len(runs) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-			outcome, err := o.config.Train(ctx, runs[i], func(n int) {
-				iterations.Add(int64(n))
-				line.Set(float64(work.Add(int64(n*cost(runs[i])))) / total)
-			})
-			if err != nil {
-				cancel(err) // ends all runs
-				return
-			}
-			mu.Lock()
-			finished.Add(1)
-			outcomes[i] = outcome
-			unfinished[i/o.datasets]--
-			for n := len(rows); n < len(unfinished) && unfinished[n] == 0 && ctx.Err() == nil; n++ {
-				rows = append(rows, model.Average(outcomes[n*o.datasets:][:o.datasets]))
-				line.Clear()
-				if err := o.print(stdout, rows[n], o.table(rows)); err != nil {
-					cancel(err)
+	for _, d := range o.dims {
+		for _, m := range o.methods {
+			outcomes := make([]model.Outcome, o.datasets)
+			linalg.For(o.datasets, 1, func(lo, hi int) {
+				for k := lo; k < hi; k++ {
+					outcome, err := o.config.Train(ctx, m, d, k, func(n int) {
+						line.Set(float64(iterations.Add(int64(n))) / total)
+					})
+					if err != nil {
+						cancel(err) // ends all runs
+						return
+					}
+					outcomes[k] = outcome
 				}
+			})
+			line.Clear()
+			if ctx.Err() != nil {
+				return rows, context.Cause(ctx)
 			}
-			mu.Unlock()
+			rows = append(rows, model.Average(outcomes))
+			if err := o.print(stdout, rows[len(rows)-1], o.table(rows)); err != nil {
+				return rows, err
+			}
 		}
-	})
-	line.Clear()
-	return rows, context.Cause(ctx)
+	}
+	return rows, nil
 }
 
 // table returns the text to print for the last element of rows. If this is the first row for its dimension d, the text
 // begins with a header. If it is the last row for d, the text ends with the maximum-likelihood estimate.
 func (o options) table(rows []model.Outcome) (lines string) {
-	errors := func(sum, se float64) string { // without the standard error if it is 0 because of a single dataset
-		return strings.TrimSuffix(fmt.Sprintf("%.4g ± %.2g", sum, se), " ± 0")
-	}
 	n := len(rows)
 	r, beta0 := rows[n-1], "–"
+	sum := strings.TrimSuffix(fmt.Sprintf("%.4g ± %.2g", r.Err, r.ErrSE), " ± 0") // there is no s.e. for a single dataset
 	if r.Beta0 > 0 {
 		beta0 = fmt.Sprintf("%.4g", r.Beta0)
 	}
@@ -182,36 +161,28 @@ func (o options) table(rows []model.Outcome) (lines string) {
 			"method", "Δ error", "σ error", "sum ± s.e.", "β₀", "ELBO", "log p(D)", "gap", "seconds")
 	}
 	lines += fmt.Sprintf("%-16s %10.4g %10.4g %20s %10s %12.1f %12.1f %10.1f %8.1f\n",
-		r.Method, r.DeltaErr, r.SigmaErr, errors(r.Err, r.ErrSE), beta0, r.ELBO, r.LogEvidence, r.Gap, r.Seconds)
+		r.Method, r.DeltaErr, r.SigmaErr, sum, beta0, r.ELBO, r.LogEvidence, r.Gap, r.Seconds)
 	if n%len(o.methods) == 0 {
-		lines += fmt.Sprintf("%-16s %10.4g %10.4g %20s %10s %12s %12.1f %10s %8s\n\n",
-			"max. likelihood", r.MLEDeltaErr, r.MLESigmaErr, errors(r.MLEDeltaErr+r.MLESigmaErr, r.MLEErrSE), "", "", r.MLEEvidence, "", "")
+		lines += fmt.Sprintf("%-16s %10.4g %10.4g %20.4g %10s %12s %12.1f %10s %8s\n\n",
+			"max. likelihood", r.MLEDeltaErr, r.MLESigmaErr, r.MLEDeltaErr+r.MLESigmaErr, "", "", r.MLEEvidence, "", "")
 	}
 	return lines
 }
 
-// figures maps file names to functions that draw figures for the rows of the table. The paper's figure 1 consists of
-// the first two panels, in which the larger error of Δ hides the error of σ with tempering.
+// figures maps file names to functions that draw figures for the rows of the table.
 var figures = map[string]func(rows []model.Outcome) []byte{
-	"figure1a.svg":   panel("Comparison across all methods", false, "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb"),
-	"figure1b.svg":   panel("HVAE with and without tempering", false, "hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10"),
-	"figure1c.svg":   panel("HVAE with and without tempering: σ alone", true, "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 hvae-notemp-k1 hvae-notemp-k10"),
+	"figure1a.svg":   panel("Comparison across all methods", "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb"),
+	"figure1b.svg":   panel("HVAE with and without tempering", "hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10"),
 	"gap.svg":        gapChart,
 	"trajectory.svg": drawPaths,
 }
 
-// panel returns a figure that shows the error of θ, or only of σ, as a function of the dimension. It draws one line for
-// each of the given methods that have results, and one for the maximum-likelihood estimate.
-func panel(title string, sigma bool, methods string) func(rows []model.Outcome) []byte {
+// panel returns a figure that shows the error of θ as a function of the dimension. It draws one line for each of the
+// given methods that have results, and one for the maximum-likelihood estimate.
+func panel(title, methods string) func(rows []model.Outcome) []byte {
 	return func(rows []model.Outcome) []byte {
 		c := plot.Chart{Title: title, XLabel: "dimension d", YLabel: "mean of ‖θ − θ̂‖² ± s.e.", LogX: true, LogY: true, Dodge: true}
 		rows = slices.SortedStableFunc(slices.Values(rows), func(a, b model.Outcome) int { return a.Dims - b.Dims })
-		if sigma {
-			c.YLabel = "mean of ‖σ − σ̂‖² ± s.e."
-			for i, r := range rows { // remove the error of Δ
-				rows[i].Err, rows[i].ErrSE, rows[i].MLEDeltaErr = r.SigmaErr, r.SigmaErrSE, 0
-			}
-		}
 		for _, m := range strings.Fields(methods) {
 			for _, r := range rows {
 				if r.Method == m {
@@ -228,8 +199,8 @@ func panel(title string, sigma bool, methods string) func(rows []model.Outcome) 
 	}
 }
 
-// gapChart plots the gap log p(D) − ELBO of HVAE with tied and with untied tempering against K, and the lower
-// limit of the gap with tied tempering. It ignores other methods.
+// gapChart plots the gap log p(D) − ELBO of HVAE with tied and with untied tempering against K, and the lower limit of
+// the gap with tied tempering. It ignores other methods.
 func gapChart(rows []model.Outcome) []byte {
 	c := plot.Chart{Title: "Does the bound tighten with K?", XLabel: "number of leapfrog steps K", YLabel: "log p(D) − ELBO (nats)", LogX: true, LogY: true}
 	for _, r := range rows {

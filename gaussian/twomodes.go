@@ -19,20 +19,20 @@ import (
 	"hvae/bench/command"
 	"hvae/bench/plot"
 	"hvae/gaussian/model"
+	"hvae/linalg"
 	"hvae/linalg/random"
 )
 
 // With -two-modes, the program compares these settings of Algorithm 1 for K = 4, 8, …, 128.
-var (
-	modeFlows = []model.TwoModesFlow{
-		{Tempering: "none", PriorSD: 1.5, MomentumSD: 1, InvSqrtBeta0: 1, StepSize: 0.1},
-		{Tempering: "fixed", PriorSD: 1.5, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1},
-		{Tempering: "untied", PriorSD: 1.5, MomentumSD: 3, InvSqrtBeta0: 9, StepSize: 0.1},
-		{Tempering: "none", PriorSD: 0.5, MomentumSD: 1, InvSqrtBeta0: 1, StepSize: 0.1},
-		{Tempering: "fixed", PriorSD: 0.5, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1},
-	}
-	modeDraws = 50_000 // draws of log p̂ for each setting
-)
+var modeFlows = []model.TwoModesFlow{
+	{Tempering: "none", PriorSD: 1.5, MomentumSD: 1, InvSqrtBeta0: 1, StepSize: 0.1},
+	{Tempering: "fixed", PriorSD: 1.5, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1},
+	{Tempering: "untied", PriorSD: 1.5, MomentumSD: 3, InvSqrtBeta0: 9, StepSize: 0.1},
+	{Tempering: "none", PriorSD: 0.5, MomentumSD: 1, InvSqrtBeta0: 1, StepSize: 0.1},
+	{Tempering: "fixed", PriorSD: 0.5, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1},
+}
+
+var modeDraws = 50_000 // draws of log p̂ for each setting
 
 // A modeRow summarises draws of log p̂ for the target with two modes, whose log evidence is 0.
 type modeRow struct {
@@ -71,19 +71,17 @@ func (o options) modesTable(r modeRow, first bool) (text string) {
 
 func summariseModes(f model.TwoModesFlow, draws []model.TwoModesDraw) modeRow {
 	r, n, squares := modeRow{TwoModesFlow: f}, float64(len(draws)), 0.0
+	var logs []float64
 	for _, d := range draws {
-		r.ELBO += d.LogEstimate / n
-		end := len(d.X) - 1
-		x, y := math.Abs(d.X[end])-3, d.Y[end] // the modes are at (±3, 0)
+		logs = append(logs, d.LogEstimate)
+		x, y := math.Abs(d.X[len(d.X)-1])-3, d.Y[len(d.Y)-1] // the modes are at (±3, 0)
 		squares += x*x + y*y
 		if d.ChangesMode() {
-			r.ChangedMode++
+			r.ChangedMode += 100 / n
 		}
 	}
-	for _, d := range draws {
-		r.Variance += (d.LogEstimate - r.ELBO) * (d.LogEstimate - r.ELBO) / (n - 1)
-	}
-	r.ChangedMode, r.EndSD = 100*r.ChangedMode/n, math.Sqrt(squares/(2*n))
+	elbo, se := linalg.MeanSE(logs)
+	r.ELBO, r.Variance, r.EndSD = elbo, se*se*n, math.Sqrt(squares/(2*n))
 	return r
 }
 
@@ -169,13 +167,12 @@ type slider struct {
 var (
 	sliders = []slider{
 		{"q", "s.d. of q⁰ =", 0.5, 1.5, 0.1, 1.5, ""},
-		{"start", "1/√β₀ = 1/Πα =", 1, 12, 0.1, 3, "fixed free untied"},
+		{"start", "1/√β₀ = 1/Πα =", 1, 12, 0.1, 3, "fixed untied"},
 		{"s", "s.d. of ρ₀, s =", 0.1, 6, 0.1, 3, "untied"},
 		{"K", "steps K =", 1, 256, 1, 64, ""},
 		{"eps", "step size ε =", 0.01, 0.5, 0.01, 0.1, ""},
-		{"paths", "paths:", 1, 12, 1, 4, ""},
 	}
-	temperings = []string{"fixed", "free", "untied", "none"}
+	temperings = []string{"fixed", "untied", "none"}
 )
 
 var computing sync.Mutex // allows one view at a time, because a view with K = 256 needs about 50 MB of memory
@@ -183,10 +180,7 @@ var computing sync.Mutex // allows one view at a time, because a view with K = 2
 // explorer returns the HTTP handler of the interactive page. The query of the URL contains the settings.
 func explorer(seed uint64) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		computing.Lock()
-		v, err := newView(r.Context(), r.URL.Query(), seed)
-		computing.Unlock()
-		if err == nil {
+		if v, err := newView(r.Context(), r.URL.Query(), seed); err == nil {
 			page.Execute(w, v)
 		} // otherwise, or if Execute returns an error, the browser has disconnected
 	}
@@ -196,6 +190,8 @@ func explorer(seed uint64) http.HandlerFunc {
 // invalid settings get their default values. The noise is the same for all settings. If ctx is done, newView returns
 // ctx.Err().
 func newView(ctx context.Context, q url.Values, seed uint64) (view map[string]any, err error) {
+	computing.Lock()
+	defer computing.Unlock()
 	var invalid []string // a message about each invalid setting
 	tempering := q.Get("tempering")
 	if !slices.Contains(temperings, tempering) {
@@ -216,31 +212,18 @@ func newView(ctx context.Context, q url.Values, seed uint64) (view map[string]an
 		x[s.Name] = s.Value
 	}
 	f := model.TwoModesFlow{Tempering: tempering, PriorSD: x["q"], MomentumSD: x["s"], InvSqrtBeta0: x["start"], StepSize: x["eps"], K: int(x["K"])}
-	paths, _ := f.Draw(ctx, 12, random.Stream(seed, "two modes page paths"), true)
+	paths, _ := f.Draw(ctx, 4, random.Stream(seed, "two modes page paths"), true)
 	draws, err := f.Draw(ctx, 2000, random.Stream(seed, "two modes page"), false)
 	if err != nil {
 		return nil, err
 	}
-	row := summariseModes(f, draws)
-	plane, energy := pathCharts(paths[:int(x["paths"])], "Paths in the plane")
+	plane, energy := pathCharts(paths, "Paths in the plane")
 	var figures []template.HTML
-	for _, c := range []plot.Chart{plane, energy, estimates(draws, row.ELBO)} {
+	for _, c := range []plot.Chart{plane, energy} {
 		for j := range c.Series {
 			c.Series[j].Label = "" // no legend
 		}
 		figures = append(figures, template.HTML(c.SVG()))
 	}
-	return map[string]any{"Sliders": sliders, "Temperings": temperings, "Invalid": invalid, "Row": row, "Figures": figures}, nil
-}
-
-// estimates returns a chart of the sorted draws of log p̂. A dashed line shows the ELBO.
-func estimates(draws []model.TwoModesDraw, elbo float64) plot.Chart {
-	c := plot.Chart{Title: "Estimates of log p(x) = 0", XLabel: "fraction of draws", YLabel: "log p̂ (nats)", Width: 340, Height: 160}
-	slices.SortFunc(draws, func(a, b model.TwoModesDraw) int { return cmp.Compare(a.LogEstimate, b.LogEstimate) })
-	for i, d := range draws {
-		x := float64(i) / float64(len(draws)-1)
-		addPoint(&c, "draws", plot.Line, x, d.LogEstimate)
-		addPoint(&c, "ELBO", plot.Dashed, x, elbo)
-	}
-	return c
+	return map[string]any{"Sliders": sliders, "Temperings": temperings, "Invalid": invalid, "Row": summariseModes(f, draws), "Figures": figures}, nil
 }

@@ -113,20 +113,17 @@ func get(ctx context.Context, path string) *httptest.ResponseRecorder {
 }
 
 func TestPageShowsNumbersAndFiguresForItsSettings(t *testing.T) {
-	for query, c := range map[string]struct {
-		flow  model.TwoModesFlow
-		paths int
-	}{
-		"": {model.TwoModesFlow{Tempering: "fixed", PriorSD: 1.5, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1, K: 64}, 4},
-		"tempering=none&K=1&eps=0.5&paths=1&q=0.5":    {model.TwoModesFlow{Tempering: "none", PriorSD: 0.5, StepSize: 0.5, K: 1}, 1},
-		"tempering=free&K=256&eps=0.01&paths=12":      {model.TwoModesFlow{Tempering: "free", PriorSD: 1.5, InvSqrtBeta0: 3, StepSize: 0.01, K: 256}, 12},
-		"tempering=untied&start=9&s=2.5&K=16&eps=0.1": {model.TwoModesFlow{Tempering: "untied", PriorSD: 1.5, MomentumSD: 2.5, InvSqrtBeta0: 9, StepSize: 0.1, K: 16}, 4},
+	for query, flow := range map[string]model.TwoModesFlow{
+		"":                                 {Tempering: "fixed", PriorSD: 1.5, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1, K: 64},
+		"tempering=none&K=1&eps=0.5&q=0.5": {Tempering: "none", PriorSD: 0.5, StepSize: 0.5, K: 1},
+		"K=256&eps=0.01":                   {Tempering: "fixed", PriorSD: 1.5, InvSqrtBeta0: 3, StepSize: 0.01, K: 256},
+		"tempering=untied&start=9&s=2.5&K=16&eps=0.1": {Tempering: "untied", PriorSD: 1.5, MomentumSD: 2.5, InvSqrtBeta0: 9, StepSize: 0.1, K: 16},
 	} {
-		draws, err := c.flow.Draw(t.Context(), 2000, random.Stream(5, "two modes page"), false)
+		draws, err := flow.Draw(t.Context(), 2000, random.Stream(5, "two modes page"), false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := summariseModes(c.flow, draws)
+		r := summariseModes(flow, draws)
 		page := get(t.Context(), "/?"+query).Body.String()
 		for _, want := range []string{
 			fmt.Sprintf("ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f</b>", r.ELBO, r.Variance),
@@ -136,12 +133,12 @@ func TestPageShowsNumbersAndFiguresForItsSettings(t *testing.T) {
 				t.Errorf("the page for %q does not contain %q", query, want)
 			}
 		}
-		paths, err := c.flow.Draw(t.Context(), 12, random.Stream(5, "two modes page paths"), true)
+		paths, err := flow.Draw(t.Context(), 4, random.Stream(5, "two modes page paths"), true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		plane, energy := pathCharts(paths[:c.paths], "Paths in the plane")
-		for _, chart := range []plot.Chart{plane, energy, estimates(draws, r.ELBO)} {
+		plane, energy := pathCharts(paths, "Paths in the plane")
+		for _, chart := range []plot.Chart{plane, energy} {
 			for i := range chart.Series {
 				chart.Series[i].Label = ""
 			}
@@ -149,7 +146,7 @@ func TestPageShowsNumbersAndFiguresForItsSettings(t *testing.T) {
 				t.Errorf("the page for %q does not contain the figure %q", query, chart.Title)
 			}
 		}
-		for _, want := range []string{"<option selected>" + c.flow.Tempering, fmt.Sprintf(`name="K" min="1" max="256" step="1" value="%d"`, c.flow.K), fmt.Sprintf(`name="paths" min="1" max="12" step="1" value="%d" data-for=""`, c.paths), `data-for="untied"`} {
+		for _, want := range []string{"<option selected>" + flow.Tempering, fmt.Sprintf(`name="K" min="1" max="256" step="1" value="%d"`, flow.K), `data-for="untied"`} {
 			if !strings.Contains(page, want) {
 				t.Errorf("%q: the form does not contain %s", query, want)
 			}
@@ -161,7 +158,7 @@ func TestInvalidSettingsShowTheDefaultAndANotice(t *testing.T) {
 	defaults := get(t.Context(), "/").Body.String()
 	for query, want := range map[string]string{
 		"K=0": "K=0 is not a number from 1 to 256", "K=257": "K=257 is not", "K=1.5": "K=1.5 is not", "K=abc": "K=abc is not",
-		"paths=13": "paths=13 is not a number from 1 to 12", "eps=NaN": "eps=NaN is not", "start=0.9": "start=0.9 is not", "tempering=<hot": "tempering=&lt;hot is unknown",
+		"eps=NaN": "eps=NaN is not", "start=0.9": "start=0.9 is not", "tempering=<hot": "tempering=&lt;hot is unknown",
 		"K=0&eps=2": "K=0 is not a number from 1 to 256; eps=2 is not a number from 0.01 to 0.5.",
 	} {
 		page := get(t.Context(), "/?"+query).Body.String()
@@ -204,17 +201,6 @@ func TestOneViewIsComputedAtATime(t *testing.T) {
 	computing.Unlock()
 	if w := <-waiting; w.Body.Len() > 0 {
 		t.Errorf("a browser that disconnected while it waited gets %q", w.Body)
-	}
-}
-
-func TestEstimatesAreSorted(t *testing.T) {
-	c := estimates([]model.TwoModesDraw{{LogEstimate: 2}, {LogEstimate: math.Inf(-1)}, {LogEstimate: -5}}, -1.5)
-	want := []plot.Series{
-		{Label: "draws", X: []float64{0, 0.5, 1}, Y: []float64{math.Inf(-1), -5, 2}},
-		{Label: "ELBO", X: []float64{0, 0.5, 1}, Y: []float64{-1.5, -1.5, -1.5}, Style: plot.Dashed},
-	}
-	if diff := cmp.Diff(want, c.Series); diff != "" {
-		t.Errorf("series (-want +got):\n%s", diff)
 	}
 }
 

@@ -19,8 +19,8 @@ type Method struct {
 	// NoiseRows is the number of draws from N(0, 1) for one estimate of the bound.
 	NoiseRows int
 	// ELBO returns estimates [1×n] of the evidence lower bound, one for each column of noise [NoiseRows×n]. If the
-	// bound has a closed form, ELBO returns the exact bound [1×1]. The slice params contains Params as variables on
-	// a tape. ELBO is safe for concurrent use.
+	// bound has a closed form, ELBO returns the exact bound [1×1]. The slice params contains Params as variables on a
+	// tape. ELBO is safe for concurrent use.
 	ELBO func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
 	// Temperature returns β₀ = 1/s² and volume = s·Π α_k of HVAE, where s is the standard deviation of the initial
 	// momentum. The volume is 1 unless the tempering is untied. Temperature is nil for other methods.
@@ -40,8 +40,8 @@ func (m *Method) add(name string, rows, cols int, start float64) {
 	m.Params.Add(name, linalg.New[float64](rows, cols)).Value.Fill(start)
 }
 
-// MethodNames returns the names of the paper's methods and of HVAE with untied tempering, for the values of K in
-// figure 1. NewMethod also accepts other values of K.
+// MethodNames returns the names of the paper's methods and of HVAE with untied tempering, for the values of K in figure
+// 1. NewMethod also accepts other values of K.
 func MethodNames() []string {
 	return []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10", "hvae-untied-k1", "hvae-untied-k10", "nf-k1", "nf-k30", "vb"}
 }
@@ -83,25 +83,26 @@ func NewHVAE(data Data, K int, tempering string) *Method {
 	d, inf := len(data.Mean), math.Inf(1)
 	m := newMethod(d, 2*d) // the noise consists of z₀ [d] and γ₀ [d]
 	m.add("step_size_logit", 1, d, hvae.Unconstrain(0.005, 0, maxStepSize))
-	temperingOf := func([]*ad.Var[float64]) (none hvae.Tempering[float64]) { return none }
 	switch tempering {
 	case "fixed":
 		m.add("log_temperature", 1, 1, hvae.Unconstrain(5, 1, inf))
-		temperingOf = func(params []*ad.Var[float64]) hvae.Tempering[float64] {
-			return hvae.FixedTempering(K, hvae.Constrain(params[3], 1, inf))
-		}
 	case "untied":
 		m.add("log_alpha", K, 1, math.Log(5)/float64(-K))
 		m.add("log_momentum_sd", 1, 1, math.Log(5))
-		temperingOf = func(params []*ad.Var[float64]) hvae.Tempering[float64] {
+	}
+	temperingOf := func(params []*ad.Var[float64]) (none hvae.Tempering[float64]) {
+		switch tempering {
+		case "fixed":
+			return hvae.FixedTempering(K, hvae.Constrain(params[3], 1, inf))
+		case "untied":
 			return hvae.UntiedTempering(ad.Exp(params[3]), ad.Exp(params[4]))
 		}
+		return none
 	}
 	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
 		target := NewTarget(data, params[0], params[1])
 		flow := hvae.Flow[float64]{Target: target, K: K, StepSize: hvae.Constrain(params[2], 0, maxStepSize), Tempering: temperingOf(params)}
-		epsilon, gamma0 := ad.RowRange(noise, 0, d), ad.RowRange(noise, d, 2*d)
-		return hvae.HIS(&flow, hvae.StandardNormal[float64]{}, epsilon, gamma0).ELBO()
+		return hvae.HIS(&flow, hvae.StandardNormal[float64]{}, ad.RowRange(noise, 0, d), ad.RowRange(noise, d, 2*d)).ELBO()
 	}
 	m.Temperature = func(params []*ad.Var[float64]) (beta0, volume float64) {
 		t := temperingOf(params)
@@ -114,15 +115,15 @@ func NewHVAE(data Data, K int, tempering string) *Method {
 	return m
 }
 
-// NewPlanar returns the method of variational inference with a planar normalizing flow (Rezende and
-// Mohamed, Variational Inference with Normalizing Flows, 2015). The flow maps a draw z₀ from the
-// prior N(0, I) of the model through K layers
+// NewPlanar returns the method of variational inference with a planar normalizing flow (Rezende and Mohamed,
+// Variational Inference with Normalizing Flows, 2015). The flow maps a draw z₀ from the prior N(0, I) of the model
+// through K layers
 //
 //	f(z) = z + û tanh(wᵀz + b)    (their equation 10).
 //
-// The parameters are Δ, log σ, u, w and b. All layers use the same u, w and b. PlanarFlow computes û from u.
-// Initially, b is 0.1, and the elements of u and w are drawn from N(0, 0.1²) truncated at two
-// standard deviations. The bound is log p_θ(D, z_K) − log q_K(z_K), where
+// The parameters are Δ, log σ, u, w and b. All layers use the same u, w and b. PlanarFlow computes û from u. Initially,
+// b is 0.1, and the elements of u and w are drawn from N(0, 0.1²) truncated at two standard deviations. The bound is
+// log p_θ(D, z_K) − log q_K(z_K), where
 //
 //	log q_K(z_K) = log q⁰(z₀) − Σ_k log |det ∂f/∂z_{k−1}|    (their equation 13).
 func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
@@ -149,8 +150,8 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
 	return m
 }
 
-// PlanarFlow applies K planar layers with parameters u, w [d×1] and b [1×1] to the columns of z [d×n]. It
-// returns z_K [d×n] and the log determinants [1×n] of the Jacobian matrices ∂z_K/∂z. K must be at least 1.
+// PlanarFlow applies K planar layers with parameters u, w [d×1] and b [1×1] to the columns of z [d×n]. It returns z_K
+// [d×n] and the log determinants [1×n] of the Jacobian matrices ∂z_K/∂z. K must be at least 1.
 //
 // A layer is invertible if wᵀû ≥ −1. The appendix of Rezende and Mohamed therefore replaces u with
 //
@@ -175,9 +176,9 @@ func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]
 	return z, ad.SumTo(ad.Log(det), 1, z.Cols())
 }
 
-// NewMeanField returns the method of mean-field variational Bayes. The approximate posterior is q(z) =
-// N(μ_Z, Σ_Z) with a diagonal Σ_Z. The parameters are Δ, log σ, μ_Z (initially 0) and log σ_Z (initially
-// 1). The bound E_q[log p_θ(D, z)] + H(q) needs no noise, because log p_θ(D, z) is quadratic in z:
+// NewMeanField returns the method of mean-field variational Bayes. The approximate posterior is q(z) = N(μ_Z, Σ_Z) with
+// a diagonal Σ_Z. The parameters are Δ, log σ, μ_Z (initially 0) and log σ_Z (initially 1). The bound E_q[log p_θ(D,
+// z)] + H(q) needs no noise, because log p_θ(D, z) is quadratic in z:
 //
 //	E_q[log p_θ(D, z)] = log p_θ(D, μ_Z) − ½ Σ_j (1 + N/σ_j²) σ_Zj²,
 //	H(q) = Σ_j (log σ_Zj + ½ log 2πe).

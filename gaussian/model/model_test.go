@@ -25,7 +25,7 @@ func TestMeanFieldLearnsMaximumLikelihoodScale(t *testing.T) {
 	c := Config{Points: 100, Iterations: 6050, Draws: 1, Rate: 2e-3, Seed: 4}
 	best := Draw(t.Context(), Truth(2), c.Points, random.Stream(c.Seed, "gaussian data", 2, 0)).MaximumLikelihood()
 	iterations := 0
-	o, err := c.Train(t.Context(), Run{Dims: 2, Method: "vb"}, func(n int) { iterations += n })
+	o, err := c.Train(t.Context(), "vb", 2, 0, func(n int) { iterations += n })
 	if err != nil || iterations != c.Iterations {
 		t.Fatalf("Train reports %d iterations to progress and the error %v, want %d iterations", iterations, err, c.Iterations)
 	}
@@ -36,22 +36,19 @@ func TestMeanFieldLearnsMaximumLikelihoodScale(t *testing.T) {
 	}
 }
 
-func TestDivergenceErrorDescribesRunAndParameters(t *testing.T) {
+func TestDivergenceErrorDescribesTheRun(t *testing.T) {
 	c := small
 	c.Rate = 1e4
 	for _, name := range MethodNames() {
-		_, err := c.Train(t.Context(), Run{Dims: 2, Method: name, Dataset: 6}, func(int) {})
+		_, err := c.Train(t.Context(), name, 2, 6, func(int) {})
 		if err == nil {
 			t.Errorf("%s: training with the learning rate 1e4 returns no error", name)
 			continue
 		}
-		for _, want := range []string{name, "dataset 7", "d = 2", "iteration", "delta = [", "log_sigma = [", "-lr"} {
+		for _, want := range []string{name, "dataset 7", "d = 2", "iteration", "-lr"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: the error does not contain %q: %v", name, want, err)
 			}
-		}
-		if p := err.Error()[strings.Index(err.Error(), "\n"):]; strings.Contains(p, "NaN") {
-			t.Errorf("%s: the error contains NaN, so the failed step changed the parameters: %s", name, p)
 		}
 	}
 }
@@ -59,7 +56,7 @@ func TestDivergenceErrorDescribesRunAndParameters(t *testing.T) {
 func TestTrainReturnsWhenContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
-	_, err := small.Train(ctx, Run{Dims: 3, Method: "vb"}, func(int) {
+	_, err := small.Train(ctx, "vb", 3, 0, func(int) {
 		if calls++; calls == 2 {
 			cancel()
 		}
@@ -74,12 +71,12 @@ func TestTrainReturnsWhenContextEnds(t *testing.T) {
 
 // The average of one outcome must be that outcome. For two values x and x + 2a, the standard error must be a.
 func TestAverage(t *testing.T) {
-	one := Outcome{Run: Run{Method: "vb", Dims: 2}, Datasets: 1, DeltaErr: 1, SigmaErr: 2, Err: 3, Beta0: 4, Volume: 5, ELBO: 6, LogEvidence: 7,
-		Gap: 8, TiedLimit: 9, MLEDeltaErr: 10, MLESigmaErr: 11, mleErr: 12, MLEEvidence: 13, Seconds: 14}
-	two := Outcome{Run: Run{Method: "vb", Dims: 2}, Datasets: 1, DeltaErr: 3, SigmaErr: 6, Err: 9, Beta0: 12, Volume: 15, ELBO: 18, LogEvidence: 21,
-		Gap: 24, TiedLimit: 27, MLEDeltaErr: 30, MLESigmaErr: 33, mleErr: 36, MLEEvidence: 39, Seconds: 42}
-	both := Outcome{Run: Run{Method: "vb", Dims: 2}, Datasets: 2, DeltaErr: 2, SigmaErr: 4, SigmaErrSE: 2, Err: 6, ErrSE: 3, Beta0: 8, Volume: 10, ELBO: 12,
-		LogEvidence: 14, Gap: 16, TiedLimit: 18, MLEDeltaErr: 20, MLESigmaErr: 22, mleErr: 24, MLEErrSE: 12, MLEEvidence: 26, Seconds: 56}
+	one := Outcome{Method: "vb", Dims: 2, Datasets: 1, DeltaErr: 1, SigmaErr: 2, Err: 3, Beta0: 4, Volume: 5, ELBO: 6, LogEvidence: 7,
+		Gap: 8, TiedLimit: 9, MLEDeltaErr: 10, MLESigmaErr: 11, MLEEvidence: 13, Seconds: 14}
+	two := Outcome{Method: "vb", Dims: 2, Datasets: 1, DeltaErr: 3, SigmaErr: 6, Err: 9, Beta0: 12, Volume: 15, ELBO: 18, LogEvidence: 21,
+		Gap: 24, TiedLimit: 27, MLEDeltaErr: 30, MLESigmaErr: 33, MLEEvidence: 39, Seconds: 42}
+	both := Outcome{Method: "vb", Dims: 2, Datasets: 2, DeltaErr: 2, SigmaErr: 4, Err: 6, ErrSE: 3, Beta0: 8, Volume: 10, ELBO: 12,
+		LogEvidence: 14, Gap: 16, TiedLimit: 18, MLEDeltaErr: 20, MLESigmaErr: 22, MLEEvidence: 26, Seconds: 56}
 	if got := Average([]Outcome{one}); !reflect.DeepEqual(got, one) {
 		t.Errorf("the average over one dataset is %+v, want %+v", got, one)
 	}
@@ -94,7 +91,7 @@ func TestTrainFollowsAlgorithm2(t *testing.T) {
 	c := Config{Points: 50, Iterations: 20, Draws: 3, Rate: 0.01, Seed: 3}
 	for _, name := range []string{"hvae-k1", "hvae-notemp-k10", "hvae-untied-k10", "nf-k1", "vb"} {
 		const d, dataset = 2, 1
-		got, err := c.Train(t.Context(), Run{Dims: d, Method: name, Dataset: dataset}, func(int) {})
+		got, err := c.Train(t.Context(), name, d, dataset, func(int) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +140,6 @@ func TestTrainFollowsAlgorithm2(t *testing.T) {
 			"error":   {got.Err, distance(theta.Delta, truth.Delta) + distance(theta.Sigma, truth.Sigma)},
 			"Δ error": {got.DeltaErr, distance(theta.Delta, truth.Delta)}, "σ error": {got.SigmaErr, distance(theta.Sigma, truth.Sigma)},
 			"Δ error of maximum likelihood": {got.MLEDeltaErr, distance(best.Delta, truth.Delta)}, "σ error of maximum likelihood": {got.MLESigmaErr, distance(best.Sigma, truth.Sigma)},
-			"error of maximum likelihood": {got.mleErr, distance(best.Delta, truth.Delta) + distance(best.Sigma, truth.Sigma)},
 		} {
 			if math.Abs(v[0]/v[1]-1) > 1e-9 {
 				t.Errorf("%s: the %s is %v, want %v", name, what, v[0], v[1])
@@ -193,7 +189,6 @@ func TestTwoModesPathsFollowLeapfrogScheme(t *testing.T) {
 	for _, f := range []TwoModesFlow{
 		{Tempering: "none", PriorSD: 1.5, MomentumSD: 1, InvSqrtBeta0: 1, StepSize: 0.1, K: K},
 		{Tempering: "fixed", PriorSD: 0.7, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1, K: K},
-		{Tempering: "free", PriorSD: 1.5, MomentumSD: 2, InvSqrtBeta0: 2, StepSize: 0.15, K: K},
 		{Tempering: "untied", PriorSD: 1.5, MomentumSD: 2.5, InvSqrtBeta0: 9, StepSize: 0.1, K: K},
 	} {
 		invSqrtBeta := func(k int) float64 {

@@ -13,9 +13,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// NewTrainer returns a trainer that maximises the ELBO of m with RMSProp. A step on a batch of n elements averages the
-// ELBO over n draws of the noise, which depend on seed. The values of the elements are ignored, because there is only
-// one dataset.
+// NewTrainer returns a trainer that maximises the ELBO of m with RMSProp. A step on a batch averages the ELBO over one
+// draw of the noise for each element. The values of the elements are ignored, because there is only one dataset.
 func NewTrainer(m *Method, rate float64, seed uint64) *hvae.Trainer[float64] {
 	t := hvae.NewTrainer(m.Params, hvae.RMSProp[float64]{Rate: rate}, func(b *hvae.Block[float64]) *ad.Var[float64] {
 		return ad.BroadcastTo(m.ELBO(b.Params, b.Noise(m.NoiseRows)), 1, len(b.Batch))
@@ -33,23 +32,16 @@ type Config struct {
 	Seed       uint64
 }
 
-// A Run identifies the training of one method on one dataset.
-type Run struct {
-	Method  string `json:"method"`
-	Dims    int    `json:"d"`
-	Dataset int    `json:"-"` // index of the dataset
-}
-
-// Train trains a method on a dataset, which does not depend on the method. Except for Seconds, the outcome depends only
-// on c and run. Before each group of at most 100 iterations, Train calls progress with the size of the group. Train
-// returns ctx.Err() if ctx is done, and an error that describes the run and the parameters if training diverges.
-func (c Config) Train(ctx context.Context, run Run, progress func(iterations int)) (Outcome, error) {
+// Train trains a method on dataset number k in d dimensions, which does not depend on the method. Except for Seconds,
+// the outcome depends only on c, method, d and k. Before each group of at most 100 iterations, Train calls progress with the size of the group. Train
+// returns ctx.Err() if ctx is done, and an error that describes the run if training diverges.
+func (c Config) Train(ctx context.Context, method string, d, k int, progress func(iterations int)) (Outcome, error) {
 	start := time.Now()
-	stream := func(use string) *rand.Rand { return random.Stream(c.Seed, "gaussian "+use, run.Dims, run.Dataset) }
-	truth := Truth(run.Dims)
+	stream := func(use string) *rand.Rand { return random.Stream(c.Seed, "gaussian "+use, d, k) }
+	truth := Truth(d)
 	data := Draw(ctx, truth, c.Points, stream("data"))
-	m := NewMethod(run.Method, data, stream("start "+run.Method))
-	trainer, draws := NewTrainer(m, c.Rate, stream("noise "+run.Method).Uint64()), make([]int, c.Draws)
+	m := NewMethod(method, data, stream("start "+method))
+	trainer, draws := NewTrainer(m, c.Rate, stream("noise "+method).Uint64()), make([]int, c.Draws)
 	var err error
 	for err == nil && trainer.Steps() < c.Iterations {
 		if trainer.Steps()%100 == 0 {
@@ -57,7 +49,7 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 		}
 		_, err = trainer.Step(ctx, draws)
 	}
-	o := Outcome{Run: run, Datasets: 1}
+	o := Outcome{Method: method, Dims: d, Datasets: 1}
 	if err == nil {
 		o.ELBO, _, err = trainer.Evaluate(ctx, make([]int, 10_000), trainer.Seed, trainer.Bound)
 	}
@@ -67,72 +59,63 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 	if ctx.Err() != nil { // possibly before all dimensions were drawn
 		return Outcome{}, ctx.Err()
 	}
-	sigma := linalg.New[float64](run.Dims, 1)
+	sigma := linalg.New[float64](d, 1)
 	linalg.Exp(sigma, m.Params[1].Value)
 	o.Theta = Theta{m.Params[0].Value.Data, sigma.Data}
 	best := data.MaximumLikelihood()
 	o.DeltaErr, o.SigmaErr, o.Err = o.Theta.errors(truth)
-	o.MLEDeltaErr, o.MLESigmaErr, o.mleErr = best.errors(truth)
+	o.MLEDeltaErr, o.MLESigmaErr, _ = best.errors(truth)
 	o.LogEvidence, o.MLEEvidence, o.TiedLimit = data.LogEvidence(o.Theta), data.LogEvidence(best), data.TiedLimit(o.Theta)
 	o.Gap, o.Seconds = o.LogEvidence-o.ELBO, time.Since(start).Seconds()
 	if bad := o.Gap + o.Err; err == nil && (math.IsNaN(bad) || math.IsInf(bad, 0)) {
 		err = fmt.Errorf("the ELBO is %v and log p(D) is %v", o.ELBO, o.LogEvidence)
 	}
 	if err != nil {
-		err = fmt.Errorf("%s on dataset %d (d = %d) diverged after %d iterations: %w; try a smaller -lr\nthe parameters are", run.Method, run.Dataset+1, run.Dims, trainer.Steps(), err)
-		for _, p := range m.Params {
-			err = fmt.Errorf("%w\n  %s = %.5g", err, p.Name, p.Value.Data)
-		}
+		err = fmt.Errorf("%s on dataset %d (d = %d) diverged after %d iterations: %w; try a smaller -lr", method, k+1, d, trainer.Steps(), err)
 	}
 	return o, err
 }
 
-// An Outcome is the result of a Run, or an average over datasets. Values that do not apply are 0 and omitted from JSON.
+// An Outcome is the result of training a method on a dataset, or an average over datasets. Values that do not apply are 0 and omitted from JSON.
 type Outcome struct {
-	Run
+	Method      string  `json:"method"`
+	Dims        int     `json:"d"`
 	Datasets    int     `json:"datasets"`
-	DeltaErr    float64 `json:"delta_err"` // ‖Δ − Δ̂‖²
-	SigmaErr    float64 `json:"sigma_err"` // ‖σ − σ̂‖²
-	SigmaErrSE  float64 `json:"sigma_err_se,omitzero"`
-	Err         float64 `json:"err"`                 // ‖Δ − Δ̂‖² + ‖σ − σ̂‖²
-	ErrSE       float64 `json:"err_se,omitzero"`     // standard error of Err, estimated from the datasets
-	Beta0       float64 `json:"beta0,omitzero"`      // inverse temperature β₀ = 1/s², where s is the s.d. of ρ₀; only for HVAE
-	Volume      float64 `json:"volume,omitzero"`     // s·Π α_k, which is 1 unless the tempering is untied; only for HVAE
-	ELBO        float64 `json:"elbo"`                // ELBO at θ̂, averaged over 10,000 draws
-	LogEvidence float64 `json:"log_evidence"`        // exact log p_θ̂(D)
-	Gap         float64 `json:"gap"`                 // LogEvidence − ELBO
-	TiedLimit   float64 `json:"tied_limit"`          // lower limit of the gap of an HVAE with tied tempering at θ̂
-	MLEDeltaErr float64 `json:"mle_delta_err"`       // DeltaErr of the maximum-likelihood estimate
-	MLESigmaErr float64 `json:"mle_sigma_err"`       // SigmaErr of the maximum-likelihood estimate
-	MLEErrSE    float64 `json:"mle_err_se,omitzero"` // standard error of mleErr
-	MLEEvidence float64 `json:"mle_log_evidence"`    // log p(D) for the maximum-likelihood estimate
-	Seconds     float64 `json:"seconds"`             // total training and evaluation time
+	DeltaErr    float64 `json:"delta_err"`        // ‖Δ − Δ̂‖²
+	SigmaErr    float64 `json:"sigma_err"`        // ‖σ − σ̂‖²
+	Err         float64 `json:"err"`              // ‖Δ − Δ̂‖² + ‖σ − σ̂‖²
+	ErrSE       float64 `json:"err_se,omitzero"`  // standard error of Err, estimated from the datasets
+	Beta0       float64 `json:"beta0,omitzero"`   // inverse temperature β₀ = 1/s², where s is the s.d. of ρ₀; only for HVAE
+	Volume      float64 `json:"volume,omitzero"`  // s·Π α_k, which is 1 unless the tempering is untied; only for HVAE
+	ELBO        float64 `json:"elbo"`             // ELBO at θ̂, averaged over 10,000 draws
+	LogEvidence float64 `json:"log_evidence"`     // exact log p_θ̂(D)
+	Gap         float64 `json:"gap"`              // LogEvidence − ELBO
+	TiedLimit   float64 `json:"tied_limit"`       // lower limit of the gap of an HVAE with tied tempering at θ̂
+	MLEDeltaErr float64 `json:"mle_delta_err"`    // DeltaErr of the maximum-likelihood estimate
+	MLESigmaErr float64 `json:"mle_sigma_err"`    // SigmaErr of the maximum-likelihood estimate
+	MLEEvidence float64 `json:"mle_log_evidence"` // log p(D) for the maximum-likelihood estimate
+	Seconds     float64 `json:"seconds"`          // total training and evaluation time
 
-	Theta  Theta   `json:"-"` // θ̂; not averaged
-	mleErr float64 // MLEDeltaErr + MLESigmaErr
+	Theta Theta `json:"-"` // θ̂; not averaged
 }
 
-// numbers returns pointers to the numeric results in o, each paired with a pointer to its standard error, or with nil.
-func (o *Outcome) numbers() [][2]*float64 {
-	return [][2]*float64{
-		{&o.DeltaErr}, {&o.SigmaErr, &o.SigmaErrSE}, {&o.Err, &o.ErrSE}, {&o.Beta0}, {&o.Volume}, {&o.ELBO}, {&o.LogEvidence}, {&o.Gap},
-		{&o.TiedLimit}, {&o.MLEDeltaErr}, {&o.MLESigmaErr}, {&o.mleErr, &o.MLEErrSE}, {&o.MLEEvidence}, {&o.Seconds},
-	}
+// numbers returns pointers to the numeric results in o, without the standard error.
+func (o *Outcome) numbers() []*float64 {
+	return []*float64{&o.Err, &o.DeltaErr, &o.SigmaErr, &o.Beta0, &o.Volume, &o.ELBO, &o.LogEvidence, &o.Gap, &o.TiedLimit,
+		&o.MLEDeltaErr, &o.MLESigmaErr, &o.MLEEvidence, &o.Seconds}
 }
 
-// Average returns the mean outcome of a method over several datasets, with standard errors. Running times are summed,
-// not averaged.
+// Average returns the mean outcome over several datasets, the standard error of Err, and the sum of the running times.
 func Average(outcomes []Outcome) Outcome {
-	mean := Outcome{Run: Run{Method: outcomes[0].Method, Dims: outcomes[0].Dims}, Datasets: len(outcomes)}
+	mean := Outcome{Method: outcomes[0].Method, Dims: outcomes[0].Dims, Datasets: len(outcomes)}
 	for i, number := range mean.numbers() {
 		var values []float64
 		for _, o := range outcomes {
-			values = append(values, *o.numbers()[i][0])
+			values = append(values, *o.numbers()[i])
 		}
 		average, se := linalg.MeanSE(values)
-		*number[0] = average
-		if number[1] != nil && len(outcomes) > 1 {
-			*number[1] = se
+		if *number = average; number == &mean.Err && len(outcomes) > 1 {
+			mean.ErrSE = se
 		}
 	}
 	mean.Seconds *= float64(len(outcomes))

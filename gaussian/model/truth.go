@@ -1,5 +1,5 @@
-// Package model implements the Gaussian experiment of section 4.1 of the HVAE paper. Variational methods
-// estimate the parameters θ = (Δ, σ) of the model
+// Package model implements the Gaussian experiment of section 4.1 of the HVAE paper. Variational methods estimate the
+// parameters θ = (Δ, σ) of the model
 //
 //	z ~ N(0, I_d),   x_i | z ~ N(z + Δ, Σ),   Σ = diag(σ_1², …, σ_d²),
 //
@@ -47,8 +47,8 @@ func (t Theta) errors(truth Theta) (delta, sigma, sum float64) {
 	return delta, sigma, delta + sigma
 }
 
-// Data holds the sufficient statistics of a dataset D = {x_1, …, x_N}. No method needs the points
-// x_i themselves. The sums of squares are centred to avoid cancellation when the variance is small.
+// Data holds the sufficient statistics of a dataset D = {x_1, …, x_N}. No method needs the points x_i themselves. The
+// sums of squares are centred to avoid cancellation when the variance is small.
 type Data struct {
 	N       int
 	Mean    []float64 // x̄_j
@@ -72,8 +72,8 @@ func Summarise(x linalg.Matrix[float64]) Data {
 	return data
 }
 
-// Draw draws z ~ N(0, I) and n points x_i ~ N(z + Δ, Σ), and returns the statistics of the points.
-// It processes one dimension at a time, so that it stores only n numbers. If ctx is done, Draw ends early.
+// Draw draws z ~ N(0, I) and n points x_i ~ N(z + Δ, Σ), and returns the statistics of the points. It processes one
+// dimension at a time, so that it stores only n numbers. If ctx is done, Draw ends early.
 func Draw(ctx context.Context, truth Theta, n int, rng *rand.Rand) Data {
 	data, x := Data{N: n}, linalg.New[float64](1, n)
 	for j := 0; j < len(truth.Sigma) && ctx.Err() == nil; j++ {

@@ -11,22 +11,22 @@ import (
 	"hvae/linalg"
 )
 
-// TwoModes is a target that shows the effect of tempering (section 2.3). It is a density on the
-// plane with two narrow modes,
+// TwoModes is a target that shows the effect of tempering (section 2.3). It is a density on the plane with two narrow
+// modes,
 //
 //	p(x, z) = ½ N(z | −m, s²I) + ½ N(z | m, s²I),   m = (3, 0),   s = ½.
 //
-// Its integral over z is p(x) = 1. The potential barrier between the modes is about 17 nats high. At
-// temperature 1, the mean kinetic energy is only 1 nat, so paths rarely cross the barrier.
+// Its integral over z is p(x) = 1. The potential barrier between the modes is about 17 nats high. At temperature 1, the
+// mean kinetic energy is only 1 nat, so paths rarely cross the barrier.
 var TwoModes = hvaetest.TwoModes{Modes: [2]hvaetest.Mode{
 	{Weight: 0.5, Mean: linalg.Column(3.0, 0), SD: 0.5},
 	{Weight: 0.5, Mean: linalg.Column(-3.0, 0), SD: 0.5},
 }}
 
-// A TwoModesFlow holds the settings of Algorithm 1 for the target TwoModes. The variational prior is
-// q⁰ = N(−m, PriorSD² I), around the left mode.
+// A TwoModesFlow holds the settings of Algorithm 1 for the target TwoModes. The variational prior is q⁰ = N(−m,
+// PriorSD² I), around the left mode.
 type TwoModesFlow struct {
-	Tempering    string  `json:"tempering"`      // "none", "fixed", "free" or "untied"; with the last two, all α_k are equal
+	Tempering    string  `json:"tempering"`      // "none", "fixed", or "untied" with equal α_k
 	PriorSD      float64 `json:"prior_sd"`       // standard deviation of q⁰
 	MomentumSD   float64 `json:"momentum_sd"`    // s, the standard deviation of ρ₀; only for "untied"
 	InvSqrtBeta0 float64 `json:"inv_sqrt_beta0"` // 1/√β₀ = Π 1/α_k; unused if Tempering is "none"
@@ -76,14 +76,11 @@ func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand, paths boo
 }
 
 func (f TwoModesFlow) tempering(t *ad.Tape[float64]) hvae.Tempering[float64] {
-	alpha := t.Fill(f.K, 1, math.Pow(f.InvSqrtBeta0, -1/float64(f.K)))
 	switch f.Tempering {
 	case "fixed":
 		return hvae.FixedTempering(f.K, t.Scalar(f.InvSqrtBeta0))
-	case "free":
-		return hvae.FreeTempering(alpha)
 	case "untied":
-		return hvae.UntiedTempering(alpha, t.Scalar(f.MomentumSD))
+		return hvae.UntiedTempering(t.Fill(f.K, 1, math.Pow(f.InvSqrtBeta0, -1/float64(f.K))), t.Scalar(f.MomentumSD))
 	}
 	return hvae.Tempering[float64]{}
 }
