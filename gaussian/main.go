@@ -41,9 +41,7 @@ type options struct {
 	datasets            int
 	config              model.Config
 	json, gap, twoModes bool
-	out                 string // folder of the figures
-	redraw              string // file with the results to draw; if it is empty, the program computes new results
-	http                string // address of the interactive page; empty without -http
+	out, redraw, http   string // folder of the figures, file with the results to draw, and address of the page
 }
 
 // parse parses the flags. It returns an error if they are invalid or cannot be combined.

@@ -106,17 +106,19 @@ func pathCharts(draws []model.TwoModesDraw, title string) (plane, energy plot.Ch
 	plane = plot.Chart{Title: title, XLabel: "first coordinate of z", YLabel: "second coordinate of z", Width: 340, Equal: true, Series: []plot.Series{contours()}}
 	energy = plot.Chart{Title: "Energy along the paths", XLabel: "step k", YLabel: "H − min U (nats)", Width: 340, Height: 160}
 	for i, d := range draws {
-		label, K := fmt.Sprintf("path %d", i+1), len(d.X)-1
-		addPoint(&plane, "start z₀", plot.Points, d.X[0], d.Y[0])
-		addPoint(&plane, "end z_K", plot.Points, d.X[K], d.Y[K])
+		label := fmt.Sprintf("path %d", i+1)
 		plane.Series = append(plane.Series, plot.Series{Label: label, X: d.X, Y: d.Y})
 		for k, e := range d.Energy {
 			addPoint(&energy, label, plot.Line, float64(k), e)
 		}
 	}
-	for _, k := range []int{0, len(draws[0].X) - 1} {
-		addPoint(&energy, fmt.Sprintf("barrier, %.1f nats", barrier), plot.Dashed, float64(k), barrier)
+	K := len(draws[0].X) - 1
+	for _, d := range draws {
+		addPoint(&plane, "start z₀", plot.Points, d.X[0], d.Y[0])
+		addPoint(&plane, "end z_K", plot.Points, d.X[K], d.Y[K])
 	}
+	label := fmt.Sprintf("barrier, %.1f nats", barrier)
+	energy.Series = append(energy.Series, plot.Series{Label: label, X: []float64{0, float64(K)}, Y: []float64{barrier, barrier}, Style: plot.Dashed})
 	return plane, energy
 }
 
