@@ -1,31 +1,30 @@
 // Package conv implements strided convolutions of images, transposed convolutions and the gradients of convolutions
 // with respect to their weights.
 //
-// A batch of B images is a matrix with B columns. Channel c of pixel (y, x) is row
-// (y·width + x)·channels + c. For weights W, input images X and a matrix δ with the shape of the output,
-// three operations compute the gradients of the inner product ⟨δ, W ∗ X⟩:
+// A batch of B images is a matrix with B columns. Channel c of pixel (y, x) is row (y·width + x)·channels + c. For
+// weights W, input images X and a matrix δ with the shape of the output, three operations compute the gradients of the
+// inner product ⟨δ, W ∗ X⟩:
 //
 //	Conv             W ∗ X     the gradient with respect to δ
 //	Transpose        Wᵀ ∗ δ    the gradient with respect to X
 //	WeightGradient             the gradient with respect to W
 //
-// Each gradient is linear in the two other variables, so its derivatives need only the same three
-// operations. Derivatives of any order are therefore possible.
+// Each gradient is linear in the two other variables, so derivatives of any order need only these operations.
 //
-// Start with Geometry in this file. ops.go contains the operations and their differentiation rule, and
-// kernels.go computes their values. The package imports ad and linalg.
+// Start with Geometry in this file. ops.go contains the operations and their differentiation rule, and kernels.go
+// computes their values. The package imports ad and linalg.
 package conv
 
 import "fmt"
 
-// A Geometry describes the sizes, stride and padding of a convolution. The positions (ky, kx) in
-// the kernel are called taps. Output pixel (oy, ox) is the sum over all taps of
+// A Geometry describes the sizes, stride and padding of a convolution. The positions (ky, kx) in the kernel are called
+// taps. Output pixel (oy, ox) is the sum over all taps of
 //
 //	weights of tap (ky, kx) · input pixel (oy·Stride + ky − PadTop, ox·Stride + kx − PadLeft).
 //
-// Input pixels outside the image are zero (padding). All sizes must be positive, and paddings must not be
-// negative. Each output pixel must depend on at least one input pixel. This limits PadTop, PadLeft, OutH and
-// OutW. The padding at the bottom and on the right follows from the sizes of input and output.
+// Input pixels outside the image are zero (padding). All sizes must be positive, and paddings must not be negative.
+// Each output pixel must depend on at least one input pixel. This limits PadTop, PadLeft, OutH and OutW. The padding at
+// the bottom and on the right follows from the sizes of input and output.
 type Geometry struct {
 	InH, InW, InC    int // height, width and channels of the input
 	OutH, OutW, OutC int // height, width and channels of the output
@@ -34,9 +33,9 @@ type Geometry struct {
 	PadTop, PadLeft  int
 }
 
-// Same returns the geometry of a convolution with a square kernel and TensorFlow's SAME padding.
-// The output has ⌈size/stride⌉ pixels along each axis. If the padding along an axis is odd, the
-// bottom or right side gets the extra pixel. Same panics unless all arguments are positive.
+// Same returns the geometry of a convolution with a square kernel and TensorFlow's SAME padding. The output has
+// ⌈size/stride⌉ pixels along each axis. If the padding along an axis is odd, the bottom or right side gets the extra
+// pixel. Same panics unless all arguments are positive.
 func Same(inH, inW, inC, outC, kernel, stride int) Geometry {
 	if min(inH, inW, inC, outC, kernel, stride) < 1 {
 		panic(fmt.Sprintf("conv: Same(%d, %d, %d, %d, %d, %d): all arguments must be positive", inH, inW, inC, outC, kernel, stride))
@@ -119,29 +118,28 @@ func (a axis) outputs(i int) (first, last int) {
 // output pixels that depend on it.
 type run struct{ pixel, count, first, last int }
 
-// outputRuns divides output pixels lo to hi−1 into runs of neighbouring pixels with the same taps.
-func outputRuns(a axis, lo, hi int) []run { return runs(lo, hi, 1, 0, a.taps) }
+// outputRuns appends runs of output pixels lo to hi−1 to dst. The pixels of a run are neighbours with the same taps.
+func outputRuns(dst []run, a axis, lo, hi int) []run { return runs(dst, lo, hi, 1, 0, a.taps) }
 
-// inputRuns divides input pixels lo to hi−1 into runs. Successive pixels of a run are a.stride pixels apart. From each
-// pixel to the next, the range of dependent output pixels moves by one.
-func inputRuns(a axis, lo, hi int) []run { return runs(lo, hi, a.stride, 1, a.outputs) }
+// inputRuns appends runs of input pixels lo to hi−1 to dst. The pixels of a run are a.stride apart, and from each pixel
+// to the next, the range of dependent output pixels moves by one.
+func inputRuns(dst []run, a axis, lo, hi int) []run { return runs(dst, lo, hi, a.stride, 1, a.outputs) }
 
 // runs implements outputRuns and inputRuns. A run is a maximal sequence of pixels i, i + distance, i + 2·distance, …
 // between lo and hi−1 such that both results of rangeOf increase by shift from each pixel to the next.
-func runs(lo, hi, distance, shift int, rangeOf func(pixel int) (first, last int)) []run {
-	list := make([]run, 0, 16)
+func runs(dst []run, lo, hi, distance, shift int, rangeOf func(pixel int) (first, last int)) []run {
 	for start := lo; start < min(lo+distance, hi); start++ {
-		begin := len(list)
+		begin := len(dst)
 		for pixel := start; pixel < hi; pixel += distance {
 			first, last := rangeOf(pixel)
-			if n := len(list); n > begin {
-				if r := &list[n-1]; first == r.first+r.count*shift && last == r.last+r.count*shift {
+			if n := len(dst); n > begin {
+				if r := &dst[n-1]; first == r.first+r.count*shift && last == r.last+r.count*shift {
 					r.count++
 					continue
 				}
 			}
-			list = append(list, run{pixel, 1, first, last})
+			dst = append(dst, run{pixel, 1, first, last})
 		}
 	}
-	return list
+	return dst
 }

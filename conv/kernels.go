@@ -19,8 +19,13 @@ import (
 // Compared with a contraction for each pixel, runs reduce the time of Conv by 5 to 16 % and of Transpose by 9 to 11 %.
 // Near the left and right edges, runs are vertical, which shortens a training step by 4 %.
 
-const grain = 1 << 21   // minimum number of multiply-adds for a separate goroutine, about 50 µs of work
-const maxSegments = 256 // number of segments of a contraction that are stored without allocation
+const grain = 1 << 21 // minimum number of multiply-adds for a separate goroutine, about 50 µs of work
+
+// A room is memory for short lists, which saves allocations.
+type room struct {
+	segments      [256]linalg.Segment
+	columns, rows [16]run
+}
 
 // conv sets y [Out×B] to W ∗ X + bias for w [Taps×OutC], x [In×B] and bias [OutC×1]. An empty bias means zero. The rows
 // of the output images are divided among the cores.
@@ -31,12 +36,12 @@ func conv[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
 
 // convRows computes rows lo to hi−1 of all output images for conv.
 func convRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo, hi int) {
-	var room [maxSegments]linalg.Segment
+	var room room
 	n := x.Cols
-	columns := outputRuns(g.horizontal(), 0, g.OutW)
-	for _, d := range outputRuns(g.vertical(), lo, hi) {
+	columns := outputRuns(room.columns[:0], g.horizontal(), 0, g.OutW)
+	for _, d := range outputRuns(room.rows[:0], g.vertical(), lo, hi) {
 		for _, r := range columns {
-			segments := room[:0] // one for each kernel row, because its weights and pixels are contiguous
+			segments := room.segments[:0] // one for each kernel row, because its weights and pixels are contiguous
 			for ky := d.first; ky < d.last; ky++ {
 				iy, ix := d.pixel*g.Stride+ky-g.PadTop, r.pixel*g.Stride+r.first-g.PadLeft
 				segments = append(segments, linalg.Segment{
@@ -55,10 +60,10 @@ func convRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo, h
 	}
 }
 
-// runPixels computes a rectangle of across × down pixels. The contraction c computes the top left pixel,
-// Σ_s A_s·B_s over the segments s. For the pixel in column i and row j, the result starts at element
-// c.CStart + i·cAcross + j·cDown of c.C, and B_s starts at element s.B + i·bAcross + j·bDown of c.B. One
-// call to Run computes a row of the rectangle, or a column if down > across.
+// runPixels computes a rectangle of across × down pixels. The contraction c computes the top left pixel, Σ_s A_s·B_s
+// over the segments s. For the pixel in column i and row j, the result starts at element c.CStart + i·cAcross + j·cDown
+// of c.C, and B_s starts at element s.B + i·bAcross + j·bDown of c.B. One call to Run computes a row of the rectangle,
+// or a column if down > across.
 func runPixels[T linalg.Float](c linalg.Contraction[T], across, cAcross, bAcross, down, cDown, bDown int) {
 	if down > across {
 		across, cAcross, bAcross, down, cDown, bDown = down, cDown, bDown, across, cAcross, bAcross
@@ -83,9 +88,9 @@ func transpose[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) 
 	g.rows(g.InH, x.Cols, func(lo, hi int) { transposeRows(g, x, w, delta, bias, lo, hi) })
 }
 
-// transposeRows computes rows lo to hi−1 of all input images for transpose. Along an axis, input pixel i uses
-// the taps k = i + pad − o·stride, where o is an output pixel. Pixels that are a multiple of the stride apart
-// therefore use the same taps. With a 5×5 kernel, stride 2 and padding 1, there are four kinds of pixels:
+// transposeRows computes rows lo to hi−1 of all input images for transpose. Along an axis, input pixel i uses the taps
+// k = i + pad − o·stride, where o is an output pixel. Pixels that are a multiple of the stride apart therefore use the
+// same taps. With a 5×5 kernel, stride 2 and padding 1, there are four kinds of pixels:
 //
 //	column ix     0  1  2  3  4  5
 //
@@ -96,12 +101,12 @@ func transpose[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) 
 //
 // Pixels with the same letter in a row or column form a run, except near the edges of the image.
 func transposeRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], lo, hi int) {
-	var room [maxSegments]linalg.Segment
+	var room room
 	n := x.Cols
-	columns := inputRuns(g.horizontal(), 0, g.InW)
-	for _, d := range inputRuns(g.vertical(), lo, hi) {
+	columns := inputRuns(room.columns[:0], g.horizontal(), 0, g.InW)
+	for _, d := range inputRuns(room.rows[:0], g.vertical(), lo, hi) {
 		for _, r := range columns {
-			segments := room[:0] // one for each tap
+			segments := room.segments[:0] // one for each tap
 			for oy := d.first; oy < d.last; oy++ {
 				for ox := r.first; ox < r.last; ox++ {
 					ky, kx := d.pixel+g.PadTop-oy*g.Stride, r.pixel+g.PadLeft-ox*g.Stride
@@ -122,20 +127,20 @@ func transposeRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[
 	}
 }
 
-// transposeOne computes transpose for images with one channel, on one core. A contraction in transposeRows has a row for
-// each channel, so with one channel it would use each loaded element of δ only once. Here, a contraction has a row for
-// each kernel row. It adds the products of output row oy and kernel row ky to image row oy·Stride + ky − PadTop.
+// transposeOne computes transpose for images with one channel, on one core. A contraction in transposeRows has a row
+// for each channel, so with one channel it would use each loaded element of δ only once. Here, a contraction has a row
+// for each kernel row. It adds the products of output row oy and kernel row ky to image row oy·Stride + ky − PadTop.
 func transposeOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
-	var room [maxSegments]linalg.Segment
+	var room room
 	clear(x.Data)
 	if bias.Data != nil {
 		x.Fill(bias.Data[0])
 	}
 	n := x.Cols
-	for _, r := range inputRuns(g.horizontal(), 0, g.InW) {
+	for _, r := range inputRuns(room.rows[:0], g.horizontal(), 0, g.InW) {
 		for oy := range g.OutH {
 			first, last := g.vertical().taps(oy)
-			segments := room[:0] // one for each output column
+			segments := room.segments[:0] // one for each output column
 			for ox := r.first; ox < r.last; ox++ {
 				segments = append(segments, linalg.Segment{
 					A: (first*g.KernelW + r.pixel + g.PadLeft - ox*g.Stride) * g.OutC,
@@ -154,8 +159,8 @@ func transposeOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T
 	}
 }
 
-// weightGradient sets w [Taps×OutC] to the gradient of ⟨δ, W ∗ X⟩ with respect to W for delta [Out×B] and x
-// [In×B]. The slice scratch must have at least as many elements as delta. The rows of w are divided among the cores.
+// weightGradient sets w [Taps×OutC] to the gradient of ⟨δ, W ∗ X⟩ with respect to W for delta [Out×B] and x [In×B]. The
+// slice scratch must have at least as many elements as delta. The rows of w are divided among the cores.
 func weightGradient[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch []T) {
 	mustFit(g, "WeightGradient", delta, w, x, linalg.Matrix[T]{}, 0)
 	rows, size := g.OutW*g.OutC, g.OutW*g.OutC*x.Cols // of delta for one row of output pixels
@@ -167,21 +172,21 @@ func weightGradient[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], s
 	g.rows(g.KernelW*g.InC, x.Cols, func(lo, hi int) { weightRows(g, w, scratch, x, lo, hi) })
 }
 
-// weightRows adds part of the gradient to w for weightGradient. The matrix w consists of blocks of KernelW·InC rows, one
-// for each kernel row. In each block, weightRows computes rows lo to hi−1. For each output pixel, delta holds the gradient
-// with respect to its channels, transposed to [B×OutC]. The rows of output pixels are in reverse order.
+// weightRows adds part of the gradient to w for weightGradient. The matrix w consists of blocks of KernelW·InC rows,
+// one for each kernel row. In each block, weightRows computes rows lo to hi−1. For each output pixel, delta holds the
+// gradient with respect to its channels, transposed to [B×OutC]. The rows of output pixels are in reverse order.
 //
 // Each contraction sums over the images (its steps) and over pixels (its segments), which keeps the sums in registers.
 // Its groups are kernel rows that are Stride apart, because they use the same input pixels, and output pixels that move
 // up by one row from each kernel row to the next. The groups make a training step of the VAE 5 % faster.
 func weightRows[T linalg.Float](g *Geometry, w linalg.Matrix[T], delta []T, x linalg.Matrix[T], lo, hi int) {
-	var room [maxSegments]linalg.Segment
+	var room room
 	n, kernelRow, rowOfDelta := x.Cols, g.KernelW*g.InC*g.OutC, g.OutW*g.OutC*x.Cols
-	columns := outputRuns(g.horizontal(), 0, g.OutW)
-	for _, d := range inputRuns(g.vertical(), 0, g.InH) {
+	columns := outputRuns(room.columns[:0], g.horizontal(), 0, g.OutW)
+	for _, d := range inputRuns(room.rows[:0], g.vertical(), 0, g.InH) {
 		for _, r := range columns {
 			from, to := max(lo, r.first*g.InC), min(hi, r.last*g.InC)
-			ky, segments := d.pixel+g.PadTop-(d.last-1)*g.Stride, room[:0] // ky is the first kernel row
+			ky, segments := d.pixel+g.PadTop-(d.last-1)*g.Stride, room.segments[:0] // ky is the first kernel row
 			for i := range d.count {
 				iy, oy := d.pixel+i*g.Stride, d.last-1+i // the rows that ky connects
 				for ox := r.pixel; ox < r.pixel+r.count; ox++ {
@@ -203,14 +208,12 @@ func weightRows[T linalg.Float](g *Geometry, w linalg.Matrix[T], delta []T, x li
 	}
 }
 
-// rows divides n rows into ranges and calls body for each range, on several cores if there is enough work for each. The
-// n rows take samples·g.MultiplyAdds() multiply-adds in total.
+// rows calls body for ranges of n rows, on several cores if their samples·g.MultiplyAdds() multiply-adds are enough work.
 func (g *Geometry) rows(n, samples int, body func(lo, hi int)) {
 	linalg.For(n, max(1, grain*n/max(1, g.MultiplyAdds()*samples)), body)
 }
 
-// mustFit panics if the shapes of the operands do not fit g. The bias must be empty or [channels×1]. The panic message
-// contains name, the name of the operation.
+// mustFit panics if the operands do not fit g, or the bias is neither empty nor [channels×1]. The name is the operation's.
 func mustFit[T linalg.Float](g *Geometry, name string, y, w, x, bias linalg.Matrix[T], channels int) {
 	if y.Rows != g.Out() || y.Cols != x.Cols || w.Rows != g.Taps() || w.Cols != g.OutC || x.Rows != g.In() {
 		panic(fmt.Sprintf("conv: %s: output %v, weights %v and input %v must be [%d×B], [%d×%d] and [%d×B] for the geometry %+v",

@@ -5,12 +5,11 @@ import (
 	"hvae/linalg"
 )
 
-// This file contains differentiable operations that are recorded on a tape. The tape keeps a pointer to the geometry,
-// which must not be changed while the tape is in use. The operations panic if the geometry is invalid or does not fit
-// the shapes of the operands.
+// The operations in this file are recorded on a tape, which keeps a pointer to the geometry: do not change it. They panic
+// if the geometry is invalid or does not fit the shapes of the operands.
 
-// Conv returns the convolution y = W ∗ X + b [Out×B] for w [Taps×OutC], x [In×B] and bias
-// b [OutC×1], where bias may be nil. It takes g.MultiplyAdds() multiply-adds for each image.
+// Conv returns the convolution y = W ∗ X + b [Out×B] for w [Taps×OutC], x [In×B] and bias b [OutC×1], where bias may be
+// nil. It takes g.MultiplyAdds() multiply-adds for each image.
 func Conv[T linalg.Float](g *Geometry, w, x, bias *ad.Var[T]) *ad.Var[T] {
 	return gradient(w.Tape(), g, output, form[T]{nil, w, x}, bias)
 }
@@ -21,8 +20,8 @@ func Transpose[T linalg.Float](g *Geometry, w, delta, bias *ad.Var[T]) *ad.Var[T
 	return gradient(w.Tape(), g, input, form[T]{delta, w, nil}, bias)
 }
 
-// WeightGradient returns the gradient y [Taps×OutC] of ⟨Δ, W ∗ X⟩ with respect to W for
-// delta [Out×B] and x [In×B]. It takes about as long as Conv.
+// WeightGradient returns the gradient y [Taps×OutC] of ⟨Δ, W ∗ X⟩ with respect to W for delta [Out×B] and x [In×B]. It
+// takes about as long as Conv.
 func WeightGradient[T linalg.Float](g *Geometry, delta, x *ad.Var[T]) *ad.Var[T] {
 	return gradient(delta.Tape(), g, weights, form[T]{delta, nil, x}, nil)
 }
