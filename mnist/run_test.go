@@ -336,7 +336,7 @@ func TestARunSurvivesFailuresOfItsOutput(t *testing.T) {
 		err = c.Start()
 	}
 	noError(t, err)
-	stdout.Close() // without ignoreBrokenPipes, SIGPIPE would end the process
+	stdout.Close() // unless the program ignores it, SIGPIPE ends the process
 	if err := c.Wait(); err != nil {
 		t.Errorf("with a broken pipe, the process ends with %v", err)
 	}

@@ -69,7 +69,6 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) (er
 		t.list()
 		return nil
 	}
-	ignoreBrokenPipes()
 	return t.run(ctx)
 }
 

@@ -89,7 +89,6 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		defer f.close()
 	}
-	ignoreBrokenPipes()
 	return r.train(ctx, f, stdout, stderr, "continue with -resume")
 }
 
