@@ -53,25 +53,30 @@ func newRun(s model.Settings, set data.Set, old *model.State) (*trainingRun, err
 	if s.Train > 0 {
 		r.training = r.training[:s.Train]
 	}
-	if old == nil {
-		r.Params = model.NewParams[float32](s.Config, data.MeanLogit(set.Train, r.training), s.Seed)
-		r.trainer = model.NewTrainer(s, r.Params, model.Bound(s, r.binarise))
-		if s.Start != "" {
-			return r, model.CopyWeights(r.Params, s.Start)
+	r.Params = model.NewParams[float32](s.Config, data.MeanLogit(set.Train, r.training), s.Seed)
+	if s.Start != "" && old == nil {
+		start, err := readCheckpoint(s.Start)
+		if err != nil {
+			return nil, err
 		}
+		if start.Config.Latent != s.Latent {
+			return nil, fmt.Errorf("%s has %d latent dimensions, but the new model has %d (-latent)", s.Start, start.Config.Latent, s.Latent)
+		}
+		copy(r.Params, start.WithoutFlow().Params) // the parameters of the encoder and decoder come first
+	}
+	r.trainer = model.NewTrainer(s, r.Params, model.Bound(s, r.binarise))
+	if old == nil {
 		return r, nil
 	}
 	if r.DataSHA256 != old.DataSHA256 {
 		return nil, fmt.Errorf("the images differ from the dataset %.40q, with which the run was started: specify the folder of this dataset with -data", old.Data)
 	}
-	r.Metrics, r.RateChanged = old.Metrics, old.RateChanged || old.Settings.Rate != s.Rate
-	r.Params, r.Best = old.Params, old.Best
+	r.Metrics, r.Best, r.RateChanged = old.Metrics, old.Best, old.RateChanged || old.Settings.Rate != s.Rate
 	batches := (len(r.training) + s.Batch - 1) / s.Batch
 	saved := hvae.State[float32]{Seed: s.Seed, Steps: len(r.Metrics) * batches}
-	for _, p := range r.Params {
+	for _, p := range old.Params {
 		saved.Params = append(saved.Params, *p.Param)
 	}
-	r.trainer = model.NewTrainer(s, r.Params, model.Bound(s, r.binarise)) // resets the averages in r.Params
 	return r, r.trainer.Restore(saved)
 }
 

@@ -262,6 +262,7 @@ func TestStartCopiesTheEncoderAndTheDecoder(t *testing.T) {
 			t.Errorf("%s differs from the initial model", name)
 		}
 	}
+	mustFail(t, 1, tiny(t.TempDir(), "-latent", "4", "-start", first), first+" has 3 latent dimensions, but the new model has 4")
 }
 
 func TestInvalidSettingsAndDataLeaveNoFolder(t *testing.T) {
