@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -212,12 +211,17 @@ func (r *trainingRun) save(f *folder) error {
 	}
 	s, m := r.Settings, model.Best(r.Metrics)
 	c := model.Checkpoint{Config: s.Config, Params: r.Best, Seed: s.Seed, Epoch: m.Epoch, ELBO: m.ValELBO, Data: r.Data, DataSHA256: r.DataSHA256}
-	return cmp.Or(
-		f.write(metricsFile, encodeMetrics(r.Metrics)),
-		f.write(curveFile, r.curve()),
-		f.write(modelFile, c.File().Encode()),
-		f.write(samplesFile, samples(s.Config, r.Best, 64, s.Seed)),
-	)
+	for file, content := range map[string][]byte{
+		metricsFile: encodeMetrics(r.Metrics),
+		curveFile:   r.curve(),
+		modelFile:   c.File().Encode(),
+		samplesFile: samples(s.Config, r.Best, 64, s.Seed),
+	} {
+		if err := f.write(file, content); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // curve returns a plot of the metrics as SVG.
