@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,12 +47,11 @@ func newRun(s model.Settings, set data.Set, old *model.State) (*trainingRun, err
 	s.Data = set.Folder // so that a resumed run finds the images even if the working directory or $HVAE_MNIST has changed
 	r := &trainingRun{State: model.State{Settings: s, Data: set.Name, DataSHA256: set.SHA256()}, resumed: old != nil, set: set}
 	r.training, r.validation = data.Split(set.Train, s.Seed)
-	if s.Train > len(r.training) {
-		return nil, command.UsageError("invalid value %d for flag -train: there are %d training images", s.Train, len(r.training))
+	n := cmp.Or(s.Train, len(r.training))
+	if n > len(r.training) {
+		return nil, command.UsageError("invalid value %d for flag -train: there are %d training images", n, len(r.training))
 	}
-	if s.Train > 0 {
-		r.training = r.training[:s.Train]
-	}
+	r.training = r.training[:n]
 	r.Params = model.NewParams[float32](s.Config, data.MeanLogit(set.Train, r.training), s.Seed)
 	if s.Start != "" && old == nil {
 		start, err := readCheckpoint(s.Start)

@@ -148,7 +148,7 @@ func TestAFailedWriteLosesNothing(t *testing.T) {
 			}
 		}}
 		var stderr strings.Builder
-		if status := program.Run(t.Context(), tiny(dir, "-epochs", "3"), block, &stderr); status != 1 || !strings.Contains(stderr.String(), "cannot write "+filepath.Join(dir, file)+" is not a regular file") {
+		if status := program.Run(t.Context(), tiny(dir, "-epochs", "3"), block, &stderr); status != 1 || !strings.Contains(stderr.String(), filepath.Join(dir, file)+" is not a regular file") {
 			t.Errorf("if %s cannot be written: status %d, %s", file, status, stderr.String())
 		}
 		noError(t, errors.Join(os.Remove(filepath.Join(dir, file)), os.Rename(filepath.Join(dir, "kept"), filepath.Join(dir, file))))

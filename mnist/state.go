@@ -63,10 +63,7 @@ func unlessMissing(err error) error {
 
 // write creates or replaces a file of the run.
 func (f *folder) write(file string, b []byte) error {
-	if err := atomicfile.WriteIn(f.Root, ".tmp", file, b); err != nil {
-		return fmt.Errorf("cannot write %w", err)
-	}
-	return nil
+	return atomicfile.WriteIn(f.Root, ".tmp", file, b)
 }
 
 // readState reads the state of the run in a folder. If there is no state file, the error wraps fs.ErrNotExist.
@@ -98,8 +95,7 @@ func differences(old, current any) string {
 // encodeMetrics returns the contents of metricsFile.
 func encodeMetrics(all []model.Metrics) []byte {
 	var lines bytes.Buffer
-	for i, m := range all {
-		m.Epoch = i + 1
+	for _, m := range all {
 		json.NewEncoder(&lines).Encode(m) // cannot fail, because all numbers are finite
 	}
 	return lines.Bytes()

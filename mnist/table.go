@@ -302,7 +302,7 @@ func (t *table) read(number int) (s status, err error) {
 func (t *table) write() error {
 	for name, content := range t.report().files() {
 		if err := atomicfile.WriteIn(t.root, "", name, content); err != nil {
-			return fmt.Errorf("cannot write the table: %w", err)
+			return err
 		}
 	}
 	return nil
