@@ -99,11 +99,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		return err
 	}
 	fmt.Fprintf(stderr, "wrote %s: test images of %s; the model is %v, epoch %d\n", f.out, set.Name, c.Config, c.Epoch)
-	positions := "z_0"
-	if c.Config.K > 0 {
-		positions += fmt.Sprintf(" … z_%d", c.Config.K)
-	}
-	fmt.Fprintf(stdout, "from left to right: the image, its reconstruction from the encoder's mean, and from %s\n", positions)
+	fmt.Fprintln(stdout, "from left to right: the image, its reconstruction from the encoder's mean, and from z_0 … z_K")
 	fmt.Fprintf(stdout, "mean of log p(x, z_k) in nats:%s\n", logJoints)
 	return nil
 }
