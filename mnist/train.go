@@ -71,9 +71,14 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		s = old.Settings
 		flags.Parse(args) // replace the stored settings by the flags on the command line
+		same, o := s, old.Settings
+		same.Epochs, same.Patience, same.Rate, same.Data, same.Recompute = o.Epochs, o.Patience, o.Rate, o.Data, o.Recompute
+		if wrong := differences(o, same); wrong != "" {
+			return fmt.Errorf("cannot resume: the run was started with %s, and these settings cannot be changed", wrong)
+		}
 	}
-	if err := checkSettings(s, old); err != nil {
-		return err
+	if err := s.Check(); err != nil {
+		return command.UsageError("%v", err)
 	}
 	set, err := data.Load(ctx, s.Data, stderr)
 	if err != nil {
@@ -90,23 +95,6 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		defer f.close()
 	}
 	return r.train(ctx, f, stdout, stderr, "continue with -resume")
-}
-
-// checkSettings returns an error if the settings are invalid or, if old is not nil, if a run with the state old cannot
-// continue with these settings.
-func checkSettings(s model.Settings, old *model.State) error {
-	if err := s.Check(); err != nil {
-		return command.UsageError("%v", err)
-	}
-	if old == nil {
-		return nil
-	}
-	same, o := s, old.Settings
-	same.Epochs, same.Patience, same.Rate, same.Data, same.Recompute = o.Epochs, o.Patience, o.Rate, o.Data, o.Recompute
-	if wrong := differences(o, same); wrong != "" {
-		return fmt.Errorf("cannot resume: the run was started with %s, and these settings cannot be changed", wrong)
-	}
-	return nil
 }
 
 // createFolder creates a folder, unless it exists, and opens it.
