@@ -215,7 +215,7 @@ func (r *trainingRun) save(f *folder) error {
 		metricsFile: encodeMetrics(r.Metrics),
 		curveFile:   r.curve(),
 		modelFile:   c.File().Encode(),
-		samplesFile: samples(s.Config, r.Best, 64, s.Seed),
+		samplesFile: samples(c, 64, s.Seed),
 	} {
 		if err := f.write(file, content); err != nil {
 			return err
