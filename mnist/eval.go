@@ -50,7 +50,7 @@ func (f *evalFlags) parse(args []string) error {
 		}
 	}
 	if f.method == "is" {
-		f.options.Annealing = eval.Annealing{}
+		f.options.Chains = 0
 	} else if f.method != "ais" {
 		return command.UsageError("invalid value %q for flag -method: it must be 'is' or 'ais'", f.method)
 	}

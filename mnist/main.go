@@ -31,6 +31,8 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(10) // saves memory while images are read; training steps hardly allocate memory
 	}
+	// Let writes to a broken pipe return an error instead of ending the process, so that training continues.
+	signal.Ignore(syscall.Signal(13)) // SIGPIPE, which package syscall does not define for WebAssembly
 	program.Main()
 }
 
@@ -48,11 +50,6 @@ var program = command.Program{
 		"sample":      {About: "Draws digits that a model generates.", Run: sample},
 		"reconstruct": {About: "Draws test digits and their reconstructions; for an HVAE, also along its flow.", Run: reconstruct},
 	},
-}
-
-// ignoreBrokenPipes makes writes to a broken pipe return an error instead of ending the process.
-func ignoreBrokenPipes() {
-	signal.Ignore(syscall.Signal(13)) // SIGPIPE, which package syscall does not define for WebAssembly
 }
 
 // dataFlag defines the flag -data.

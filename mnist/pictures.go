@@ -57,7 +57,7 @@ func sample(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := atomicfile.Write(f.out, samples(c.Config, c.Params, f.n, f.seed)); err != nil {
+	if err := atomicfile.Write(f.out, samples(c, f.n, f.seed)); err != nil {
 		return err
 	}
 	fmt.Fprintf(stderr, "wrote %s: %d images from %v, epoch %d\n", f.out, f.n, c.Config, c.Epoch)
@@ -99,20 +99,16 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		return err
 	}
 	fmt.Fprintf(stderr, "wrote %s: test images of %s; the model is %v, epoch %d\n", f.out, set.Name, c.Config, c.Epoch)
-	positions := "z_0"
-	if c.Config.K > 0 {
-		positions += fmt.Sprintf(" … z_%d", c.Config.K)
-	}
-	fmt.Fprintf(stdout, "from left to right: the image, its reconstruction from the encoder's mean, and from %s\n", positions)
+	fmt.Fprintln(stdout, "from left to right: the image, its reconstruction from the encoder's mean, and from z_0 … z_K")
 	fmt.Fprintf(stdout, "mean of log p(x, z_k) in nats:%s\n", logJoints)
 	return nil
 }
 
 // samples returns a PNG with the pixel probabilities of n images drawn from a model.
-func samples(c model.Config, params []model.Param[float32], n int, seed uint64) []byte {
+func samples(c model.Checkpoint, n int, seed uint64) []byte {
 	var t ad.Tape[float32]
-	z := hvae.Noise(&t, random.Stream(seed, "mnist sample"), c.Latent, n)
-	x := ad.Sigmoid(model.NewNetwork(c, model.Vars(t.Const, params)).Decode(z)).Value
+	z := hvae.Noise(&t, random.Stream(seed, "mnist sample"), c.Config.Latent, n)
+	x := ad.Sigmoid(c.Network(&t).Decode(z)).Value
 	return contact(int(math.Ceil(math.Sqrt(float64(n)))), x)
 }
 

@@ -272,6 +272,7 @@ func TestDamagedResultsAreRefused(t *testing.T) {
 		"another run":                  {read(t, "results/full/vae-12345", evaluationFile), read(t, "results/full/vae-12345", metricsFile)},
 		"another table":                {read(t, "results/table/vae-85547", evaluationFile), read(t, "results/table/vae-85547", metricsFile)},
 		"fewer epochs":                 {results, metrics[:last]},
+		"another epoch":                {results, replaced(metrics, "\"epoch\":1,", "\"epoch\":2,")},
 		"a changed learning rate":      {results, replaced(metrics, "}\n", ",\"lr\":0.0001}\n")},
 		"another best validation ELBO": {results, replaced(metrics, "\"val_elbo\":-", "\"val_elbo\":-1")},
 	} {

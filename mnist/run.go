@@ -47,31 +47,35 @@ func newRun(s model.Settings, set data.Set, old *model.State) (*trainingRun, err
 	s.Data = set.Folder // so that a resumed run finds the images even if the working directory or $HVAE_MNIST has changed
 	r := &trainingRun{State: model.State{Settings: s, Data: set.Name, DataSHA256: set.SHA256()}, resumed: old != nil, set: set}
 	r.training, r.validation = data.Split(set.Train, s.Seed)
-	if s.Train > len(r.training) {
-		return nil, command.UsageError("invalid value %d for flag -train: there are %d training images", s.Train, len(r.training))
+	n := cmp.Or(s.Train, len(r.training))
+	if n > len(r.training) {
+		return nil, command.UsageError("invalid value %d for flag -train: there are %d training images", n, len(r.training))
 	}
-	if s.Train > 0 {
-		r.training = r.training[:s.Train]
-	}
-	if old == nil {
-		r.Params = model.NewParams[float32](s.Config, data.MeanLogit(set.Train, r.training), s.Seed)
-		r.trainer = model.NewTrainer(s, r.Params, model.Bound(s, r.binarise))
-		if s.Start != "" {
-			return r, model.CopyWeights(r.Params, s.Start)
+	r.training = r.training[:n]
+	r.Params = model.NewParams[float32](s.Config, data.MeanLogit(set.Train, r.training), s.Seed)
+	if s.Start != "" && old == nil {
+		start, err := readCheckpoint(s.Start)
+		if err != nil {
+			return nil, err
 		}
+		if start.Config.Latent != s.Latent {
+			return nil, fmt.Errorf("%s has %d latent dimensions, but the new model has %d (-latent)", s.Start, start.Config.Latent, s.Latent)
+		}
+		copy(r.Params, start.WithoutFlow().Params) // the parameters of the encoder and decoder come first
+	}
+	r.trainer = model.NewTrainer(s, r.Params, model.Bound(s, r.binarise))
+	if old == nil {
 		return r, nil
 	}
 	if r.DataSHA256 != old.DataSHA256 {
 		return nil, fmt.Errorf("the images differ from the dataset %.40q, with which the run was started: specify the folder of this dataset with -data", old.Data)
 	}
-	r.Metrics, r.RateChanged = old.Metrics, old.RateChanged || old.Settings.Rate != s.Rate
-	r.Params, r.Best = old.Params, old.Best
+	r.Metrics, r.Best, r.RateChanged = old.Metrics, old.Best, old.RateChanged || old.Settings.Rate != s.Rate
 	batches := (len(r.training) + s.Batch - 1) / s.Batch
 	saved := hvae.State[float32]{Seed: s.Seed, Steps: len(r.Metrics) * batches}
-	for _, p := range r.Params {
+	for _, p := range old.Params {
 		saved.Params = append(saved.Params, *p.Param)
 	}
-	r.trainer = model.NewTrainer(s, r.Params, model.Bound(s, r.binarise)) // resets the averages in r.Params
 	return r, r.trainer.Restore(saved)
 }
 
@@ -207,12 +211,17 @@ func (r *trainingRun) save(f *folder) error {
 	}
 	s, m := r.Settings, model.Best(r.Metrics)
 	c := model.Checkpoint{Config: s.Config, Params: r.Best, Seed: s.Seed, Epoch: m.Epoch, ELBO: m.ValELBO, Data: r.Data, DataSHA256: r.DataSHA256}
-	return cmp.Or(
-		f.write(metricsFile, encodeMetrics(r.Metrics)),
-		f.write(curveFile, r.curve()),
-		f.write(modelFile, c.File().Encode()),
-		f.write(samplesFile, samples(s.Config, r.Best, 64, s.Seed)),
-	)
+	for file, content := range map[string][]byte{
+		metricsFile: encodeMetrics(r.Metrics),
+		curveFile:   r.curve(),
+		modelFile:   c.File().Encode(),
+		samplesFile: samples(c, 64, s.Seed),
+	} {
+		if err := f.write(file, content); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // curve returns a plot of the metrics as SVG.

@@ -148,7 +148,7 @@ func TestAFailedWriteLosesNothing(t *testing.T) {
 			}
 		}}
 		var stderr strings.Builder
-		if status := program.Run(t.Context(), tiny(dir, "-epochs", "3"), block, &stderr); status != 1 || !strings.Contains(stderr.String(), "cannot write "+filepath.Join(dir, file)+" is not a regular file") {
+		if status := program.Run(t.Context(), tiny(dir, "-epochs", "3"), block, &stderr); status != 1 || !strings.Contains(stderr.String(), filepath.Join(dir, file)+" is not a regular file") {
 			t.Errorf("if %s cannot be written: status %d, %s", file, status, stderr.String())
 		}
 		noError(t, errors.Join(os.Remove(filepath.Join(dir, file)), os.Rename(filepath.Join(dir, "kept"), filepath.Join(dir, file))))
@@ -262,6 +262,7 @@ func TestStartCopiesTheEncoderAndTheDecoder(t *testing.T) {
 			t.Errorf("%s differs from the initial model", name)
 		}
 	}
+	mustFail(t, 1, tiny(t.TempDir(), "-latent", "4", "-start", first), first+" has 3 latent dimensions, but the new model has 4")
 }
 
 func TestInvalidSettingsAndDataLeaveNoFolder(t *testing.T) {
@@ -336,7 +337,7 @@ func TestARunSurvivesFailuresOfItsOutput(t *testing.T) {
 		err = c.Start()
 	}
 	noError(t, err)
-	stdout.Close() // without ignoreBrokenPipes, SIGPIPE would end the process
+	stdout.Close() // unless the program ignores it, SIGPIPE ends the process
 	if err := c.Wait(); err != nil {
 		t.Errorf("with a broken pipe, the process ends with %v", err)
 	}

@@ -69,7 +69,6 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) (er
 		t.list()
 		return nil
 	}
-	ignoreBrokenPipes()
 	return t.run(ctx)
 }
 
@@ -85,7 +84,7 @@ func (t *table) flags() *command.Flags {
 		return strconv.ParseUint(s, 10, 64)
 	})
 	f.Range(&t.Epochs, "epochs", 2000, 1, 1_000_000, "maximum `number` of epochs")
-	f.Count(&t.Patience, "patience", 100, 1, "stop after this `number` of epochs without a better validation ELBO")
+	f.Range(&t.Patience, "patience", 100, 1, 1_000_000, "stop after this `number` of epochs without a better validation ELBO")
 	f.Count(&t.Train, "train", 0, 0, "`number` of training images; 0 for all")
 	f.Count(&t.Images, "limit", 0, 0, "`number` of test images to evaluate, starting with the first; 0 for all")
 	f.Count(&t.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
@@ -265,7 +264,7 @@ func encode(v any) []byte {
 }
 
 // read returns the status of the task with the given number. It returns an error if a file is damaged or does not
-// belong to the table. It does not need the weights of a finished run.
+// belong to the table. It does not need the weights of a finished run. Only -list tests whether a run is locked.
 func (t *table) read(number int) (s status, err error) {
 	k := t.tasks[number]
 	s = status{Task: number, State: "open", result: result{task: k}}
@@ -277,7 +276,7 @@ func (t *table) read(number int) (s status, err error) {
 		return s, unlessMissing(err)
 	}
 	defer root.Close()
-	if filelock.Held(root, lockFile) {
+	if t.listOnly && filelock.Held(root, lockFile) {
 		s.State = "running"
 	}
 	if s.metrics, err = readMetrics(root); err != nil {
@@ -303,7 +302,7 @@ func (t *table) read(number int) (s status, err error) {
 func (t *table) write() error {
 	for name, content := range t.report().files() {
 		if err := atomicfile.WriteIn(t.root, "", name, content); err != nil {
-			return fmt.Errorf("cannot write the table: %w", err)
+			return err
 		}
 	}
 	return nil

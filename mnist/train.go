@@ -32,7 +32,7 @@ func trainFlags(s *model.Settings, out *string, resume *bool) *command.Flags {
 	f.IntVar(&s.Latent, "latent", s.Latent, "`number` of latent dimensions")
 	f.Float64Var(&s.Eps, "eps", s.Eps, "initial step `size` of the flow; 0 for 0.2")
 	f.Float64Var(&s.Alpha, "alpha", s.Alpha, "initial tempering `factor` α of the flow; 0 for 0.9")
-	f.IntVar(&s.Draws, "draws", s.Draws, "`number` of draws of log p̂ per image, whose mean is the training bound; 0 for one")
+	f.IntVar(&s.Draws, "draws", s.Draws, "`number` of draws of log p̂ per image, whose mean is the training bound; 0 for one draw\nand closed forms")
 	f.BoolVar(&s.Importance, "importance", s.Importance, "train with the logarithm of the mean of p̂ over the draws")
 	f.StringVar(&s.Start, "start", s.Start, "start from the encoder and decoder of a model `file`")
 	f.IntVar(&s.Epochs, "epochs", s.Epochs, "maximum `number` of epochs")
@@ -71,9 +71,14 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		s = old.Settings
 		flags.Parse(args) // replace the stored settings by the flags on the command line
+		same, o := s, old.Settings
+		same.Epochs, same.Patience, same.Rate, same.Data, same.Recompute = o.Epochs, o.Patience, o.Rate, o.Data, o.Recompute
+		if wrong := differences(o, same); wrong != "" {
+			return fmt.Errorf("cannot resume: the run was started with %s, and these settings cannot be changed", wrong)
+		}
 	}
-	if err := checkSettings(&s, old); err != nil {
-		return err
+	if err := s.Check(); err != nil {
+		return command.UsageError("%v", err)
 	}
 	set, err := data.Load(ctx, s.Data, stderr)
 	if err != nil {
@@ -89,28 +94,7 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		defer f.close()
 	}
-	ignoreBrokenPipes()
 	return r.train(ctx, f, stdout, stderr, "continue with -resume")
-}
-
-// checkSettings normalises s.Draws and returns an error if the settings are invalid. If old is not nil, it also returns
-// an error if a run with the state old cannot continue with these settings.
-func checkSettings(s *model.Settings, old *model.State) error {
-	if s.Draws == 1 && !s.Importance {
-		s.Draws = 0 // the same bound, but with a closed form of the divergence
-	}
-	if err := s.Check(); err != nil {
-		return command.UsageError("%v", err)
-	}
-	if old == nil {
-		return nil
-	}
-	same, o := *s, old.Settings
-	same.Epochs, same.Patience, same.Rate, same.Data, same.Recompute = o.Epochs, o.Patience, o.Rate, o.Data, o.Recompute
-	if wrong := differences(o, same); wrong != "" {
-		return fmt.Errorf("cannot resume: the run was started with %s, and these settings cannot be changed", wrong)
-	}
-	return nil
 }
 
 // createFolder creates a folder, unless it exists, and opens it.

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"hvae/linalg"
 	"hvae/linalg/random"
 )
 
@@ -14,11 +13,9 @@ import (
 var synthetic = sync.OnceValue(func() Set {
 	set := Set{Name: Synthetic, Folder: Synthetic, Train: Images{make([]byte, 2400*pixels)}, Test: Images{make([]byte, 400*pixels)}}
 	for purpose, images := range map[string]Images{"synthetic train": set.Train, "synthetic test": set.Test} {
-		linalg.For(images.Len(), 100, func(lo, hi int) {
-			for i := lo; i < hi; i++ {
-				draw(images.Image(i), random.Stream(1, purpose, i))
-			}
-		})
+		for i := range images.Len() {
+			draw(images.Image(i), random.Stream(1, purpose, i))
+		}
 	}
 	return set
 })

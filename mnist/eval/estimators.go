@@ -52,24 +52,17 @@ func each(ctx context.Context, n, times, size int, f func(b *hvae.Block[float32]
 	e.Each(ctx, columns, 0, f) // returns only ctx's error
 }
 
-// An Annealing holds the settings of annealed importance sampling (hvae.AIS) from the encoder's variational prior to
-// the posterior. Its bounds on the evidence do not use the flow, so they check the flow's estimates independently.
-type Annealing struct {
-	Steps  int // K, the number of steps from the prior to the posterior
-	Chains int // number of Markov chains for each image
-}
-
 const leapfrogs = 5 // number of leapfrog steps of a Markov kernel
 
-// tune returns step sizes for the a.Steps − 1 Markov kernels. It runs one chain for each image of x [784×n], with
+// tune returns step sizes for the o.Steps − 1 Markov kernels. It runs one chain for each image of x [784×n], with
 // random numbers from stream(image). With the streams or images of tune, the results of Bound would be biased.
-func (a Annealing) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix[float32], stream func(image ...int) *rand.Rand) []float64 {
+func (o Options) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix[float32], stream func(image ...int) *rand.Rand) []float64 {
 	const kernels = 50 // if Steps is small, repeat the kernels until a chain has applied about this many
 	var streams []*rand.Rand
 	for i := range x.Cols {
 		streams = append(streams, stream(i))
 	}
-	stepSizes, _ := a.sampler(c, x, nil).Tune(ctx, streams, 1+kernels/a.Steps) // returns only ctx's error
+	stepSizes, _ := o.sampler(c, x, nil).Tune(ctx, streams, 1+kernels/o.Steps) // returns only ctx's error
 	return stepSizes
 }
 
@@ -82,18 +75,18 @@ func (a Annealing) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix
 // exact draws from the posterior. Bound also returns the mean acceptance rate of the kernels, or NaN if Steps is 1.
 // Chains draw their random numbers from stream(image, chain) and run in blocks on all cores. After each block, Bound
 // calls done with its number of chains. Memory use does not depend on Steps. If ctx is done, the results are partial.
-func (a Annealing) Bound(ctx context.Context, c model.Checkpoint, stepSizes []float64, x, z linalg.Matrix[float32],
+func (o Options) Bound(ctx context.Context, c model.Checkpoint, stepSizes []float64, x, z linalg.Matrix[float32],
 	stream func(imageAndChain ...int) *rand.Rand, done func(chains int)) (bounds []float64, acceptance float64) {
-	n, sign := x.Cols*a.Chains, 1.0
+	n, sign := x.Cols*o.Chains, 1.0
 	if z.Cols > 0 {
 		sign = -1
 	}
 	logs, rates := make([]float64, n), make([]float64, n)
-	each(ctx, x.Cols, a.Chains, samplesAtOnce, func(b *hvae.Block[float32]) {
-		ais := a.sampler(c, b.Columns(x).Value, stepSizes)
+	each(ctx, x.Cols, o.Chains, samplesAtOnce, func(b *hvae.Block[float32]) {
+		ais := o.sampler(c, b.Columns(x).Value, stepSizes)
 		var streams []*rand.Rand
 		for j, image := range b.Batch {
-			streams = append(streams, stream(image, (b.First+j)%a.Chains))
+			streams = append(streams, stream(image, (b.First+j)%o.Chains))
 		}
 		var end *hvae.Particles[float32]
 		var l []float64
@@ -112,19 +105,19 @@ func (a Annealing) Bound(ctx context.Context, c model.Checkpoint, stepSizes []fl
 		done(len(l))
 	})
 	for i := range x.Cols {
-		bounds = append(bounds, sign*hvae.ImportanceEstimate(logs[i*a.Chains:(i+1)*a.Chains]).Log)
+		bounds = append(bounds, sign*hvae.ImportanceEstimate(logs[i*o.Chains:(i+1)*o.Chains]).Log)
 	}
 	acceptance, _ = linalg.MeanSE(rates)
 	return bounds, acceptance
 }
 
 // sampler returns an AIS sampler with one chain for each column of x.
-func (a Annealing) sampler(c model.Checkpoint, x linalg.Matrix[float32], stepSizes []float64) *hvae.AIS[float32] {
+func (o Options) sampler(c model.Checkpoint, x linalg.Matrix[float32], stepSizes []float64) *hvae.AIS[float32] {
 	var encoder ad.Tape[float32]
 	mean, std := c.Network(&encoder).Encode(encoder.Const(x))
 	return &hvae.AIS[float32]{
 		Target: func(t *ad.Tape[float32]) hvae.Target[float32] { return c.Network(t).Flow(t.Const(x)).Target },
 		Mean:   mean.Value, SD: std.Value,
-		Steps: a.Steps, Leapfrogs: leapfrogs, StepSizes: stepSizes,
+		Steps: o.Steps, Leapfrogs: leapfrogs, StepSizes: stepSizes,
 	}
 }

@@ -50,7 +50,11 @@ type Evaluation struct {
 // Options are the settings of an evaluation.
 type Options struct {
 	Samples, Runs int // numbers of importance samples per image and of runs
-	Annealing         // settings of annealed importance sampling; if Chains is 0, no bounds are computed
+
+	// Settings of annealed importance sampling (hvae.AIS) from the encoder's variational prior to the posterior. Its
+	// bounds on the evidence do not use the flow, so they check the flow's estimates independently.
+	Steps  int // K, the number of steps from the prior to the posterior
+	Chains int // number of Markov chains for each image; if it is 0, no bounds are computed
 }
 
 // Images describes the images on which a model is evaluated. Each run binarises or draws them again.
@@ -95,7 +99,7 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options,
 	}
 	e.HeavyTails = Number(heavy / float64(len(tails)))
 	if o.Chains > 0 {
-		e.Bounds = newBounds(o.Annealing, runs, acceptance)
+		e.Bounds = newBounds(o, runs, acceptance)
 	}
 	e.Seconds = time.Since(began).Seconds()
 	return e, nil

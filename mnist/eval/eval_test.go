@@ -91,7 +91,7 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 					return s
 				}
 				stream := func(i ...int) *rand.Rand { return random.Stream(2, "chain", i[0]+lo, i[1]+chain) }
-				return Annealing{2, chains}.Bound(t.Context(), c, stepSizes, columns(x), columns(z), stream, func(int) {})
+				return Options{Steps: 2, Chains: chains}.Bound(t.Context(), c, stepSizes, columns(x), columns(z), stream, func(int) {})
 			}
 			bounds, rate := bound(chains, 0, images, 0)
 			rates := 0.0
@@ -114,7 +114,7 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 }
 
 func TestBoundsAreMeansOverImagesAndRuns(t *testing.T) {
-	c := newBounds(Annealing{Steps: 2}, [][]estimate{
+	c := newBounds(Options{Steps: 2}, [][]estimate{
 		{{logEvidence: -11, lower: -9, upper: -8}, {logEvidence: -22, lower: -18, upper: -17}},
 		{{logEvidence: -11, lower: -10, upper: -9}, {logEvidence: -22, lower: -20, upper: -18}},
 		{{logEvidence: -11, lower: -11, upper: -10}, {logEvidence: -22, lower: -22, upper: -19}},
@@ -132,7 +132,7 @@ func TestBoundsAreMeansOverImagesAndRuns(t *testing.T) {
 // evaluate evaluates an HVAE on one simulated image.
 func evaluate(ctx context.Context, samples, steps int) error {
 	c := checkpoint(model.Config{Kind: "hvae", K: 2, Tempering: "free", VaryEps: true, Latent: 3})
-	_, err := Evaluate(ctx, c, Images{N: 1, Seed: 1}, Options{Samples: samples, Runs: 1, Annealing: Annealing{steps, 8}}, io.Discard)
+	_, err := Evaluate(ctx, c, Images{N: 1, Seed: 1}, Options{Samples: samples, Runs: 1, Steps: steps, Chains: 8}, io.Discard)
 	return err
 }
 

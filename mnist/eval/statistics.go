@@ -71,8 +71,8 @@ type Bounds struct {
 }
 
 // newBounds returns the Bounds computed from the estimates of all runs.
-func newBounds(a Annealing, runs [][]estimate, acceptance float64) *Bounds {
-	b := &Bounds{Method: "ais", Steps: a.Steps, Chains: a.Chains, Acceptance: Number(acceptance)}
+func newBounds(o Options, runs [][]estimate, acceptance float64) *Bounds {
+	b := &Bounds{Method: "ais", Steps: o.Steps, Chains: o.Chains, Acceptance: Number(acceptance)}
 	b.Lower, b.LowerSE = overImages(runs, func(e estimate) float64 { return e.lower })
 	b.Upper, b.UpperSE = overImages(runs, func(e estimate) float64 { return e.upper })
 	b.Gap, b.GapSE = overImages(runs, func(e estimate) float64 { return e.upper - e.lower })

@@ -359,6 +359,10 @@ func TestCheckpointsAreUnchangedAfterReadingAndWriting(t *testing.T) {
 			t.Errorf("reading and writing changes %s (error %v)", name, err)
 		}
 	}
+	slices.Reverse(want.Tensors)
+	if got, err := DecodeCheckpoint(want.Encode()); err != nil || !bytes.Equal(got.File().Encode(), c.File().Encode()) {
+		t.Errorf("a checkpoint with tensors in another order gives another model (error %v)", err)
+	}
 }
 
 func TestInvalidCheckpointsAreRefused(t *testing.T) {
@@ -382,7 +386,8 @@ func TestInvalidCheckpointsAreRefused(t *testing.T) {
 		`25 tensors, but this model has`: func(f *safetensors.File) {
 			f.Tensors = append(f.Tensors, safetensors.Tensor{Name: "extra", Shape: []int{0}})
 		},
-		"is not finite": func(f *safetensors.File) { f.Tensors[0].Data[7] = float32(math.NaN()) },
+		`"encoder.conv1.weight" is not finite`: func(f *safetensors.File) { f.Tensors[0].Data[7] = float32(math.NaN()) },
+		`"encoder.conv1.bias" is not finite`:   func(f *safetensors.File) { f.Tensors[1].Data[3] = float32(math.Inf(1)) },
 	} {
 		f := testCheckpoint().File()
 		change(&f)

@@ -2,7 +2,6 @@ package model
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -92,22 +91,6 @@ func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) (ps []
 		ps = append(ps, p)
 	}
 	return ps
-}
-
-// CopyWeights copies the parameters of the encoder and decoder, but not of the flow, from a checkpoint file to params.
-func CopyWeights(params []Param[float32], name string) error {
-	c, err := ReadCheckpoint(name)
-	if err != nil {
-		return err
-	}
-	for i, start := range c.WithoutFlow().Params {
-		p := params[i]
-		if p.Value.Shape() != start.Value.Shape() {
-			return fmt.Errorf("%s has no parameter %s of shape %v: train a model with its number of latent dimensions, %d", name, p.Name, p.Value.Shape(), c.Config.Latent)
-		}
-		linalg.Copy(p.Value, start.Value)
-	}
-	return nil
 }
 
 // A Flow summarises the parameters of a flow. Fields that do not apply to the model are 0.

@@ -33,15 +33,6 @@ type Tensor struct {
 	Data  []float32
 }
 
-// Tensor returns the tensor with the given name and reports whether the file contains it.
-func (f File) Tensor(name string) (t Tensor, ok bool) {
-	i := slices.IndexFunc(f.Tensors, func(t Tensor) bool { return t.Name == name })
-	if i < 0 {
-		return Tensor{}, false
-	}
-	return f.Tensors[i], true
-}
-
 const metadataKey = "__metadata__"
 
 // DigestKey is the metadata key of the digest, a SHA-256 hash in hexadecimal. The digest covers the lines
@@ -143,22 +134,4 @@ func Decode(b []byte) (File, error) {
 		return fail("%d unexpected bytes follow the last tensor", len(data)-end)
 	}
 	return f, nil
-}
-
-// Check returns an error unless the tensors of f are finite and have the same names and shapes as the tensors in want.
-// The tensors in want need no Data.
-func Check(f File, want []Tensor) error {
-	for _, w := range want {
-		t, ok := f.Tensor(w.Name)
-		if !ok || !slices.Equal(t.Shape, w.Shape) {
-			return fmt.Errorf("tensor %q is missing, or its shape is not %v", w.Name, w.Shape)
-		}
-		if i := slices.IndexFunc(t.Data, func(v float32) bool { return v-v != 0 }); i >= 0 {
-			return fmt.Errorf("tensor %q is not finite: element %d is %v", w.Name, i, t.Data[i])
-		}
-	}
-	if len(f.Tensors) != len(want) {
-		return fmt.Errorf("there are %d tensors, but this model has %d", len(f.Tensors), len(want))
-	}
-	return nil
 }

@@ -109,28 +109,6 @@ func TestDigestCoversTensorsAndMetadata(t *testing.T) {
 	}
 }
 
-func TestCheckErrorsNameTheTensor(t *testing.T) {
-	want := []Tensor{{Name: "w", Shape: []int{2}}, {Name: "b", Shape: []int{}}}
-	w, b := Tensor{"w", []int{2}, []float32{1, 2}}, Tensor{"b", []int{}, []float32{3}}
-	if err := Check(File{Tensors: []Tensor{b, w}}, want); err != nil {
-		t.Errorf("for tensors in another order, Check returns the error %v, want nil", err)
-	}
-	for _, c := range []struct {
-		tensors []Tensor
-		want    string
-	}{
-		{[]Tensor{w}, `"b" is missing, or`},
-		{[]Tensor{w, b, {"x", []int{}, []float32{0}}}, `there are 3 tensors, but this model has 2`},
-		{[]Tensor{{"w", []int{1, 2}, w.Data}, b}, `"w" is missing, or its shape is not [2]`},
-		{[]Tensor{{"w", []int{2}, []float32{1, float32(math.NaN())}}, b}, "element 1 is NaN"},
-		{[]Tensor{w, {"b", []int{}, []float32{float32(math.Inf(1))}}}, "element 0 is +Inf"},
-	} {
-		if err := Check(File{Tensors: c.tensors}, want); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("error %v, want an error with %q", err, c.want)
-		}
-	}
-}
-
 // FuzzDecode checks that Decode never panics, and that Encode and Decode preserve every file that
 // Decode accepts.
 func FuzzDecode(f *testing.F) {
