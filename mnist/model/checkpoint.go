@@ -156,7 +156,7 @@ func decodeParams(f safetensors.File, c Config, prefixes ...string) (map[string]
 
 // tensor converts data from the layout of p.Value.Data to a tensor with the name prefix + p.Name.
 func (p Param[T]) tensor(prefix string, data []T) safetensors.Tensor {
-	t := safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape}
+	t := safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape, Data: make([]float32, 0, len(data))}
 	for _, at := range p.Order() {
 		t.Data = append(t.Data, float32(data[at]))
 	}

@@ -150,6 +150,7 @@ func (p Param[T]) Order() (order []int) {
 		n := p.Value.Cols
 		axes, strides = [3]int{channels, area, n}, [3]int{n, channels * n, 1}
 	}
+	order = make([]int, 0, len(p.Value.Data))
 	for a := range axes[0] {
 		for b := range axes[1] {
 			for c := range axes[2] {

@@ -62,7 +62,11 @@ type entry struct {
 // Encode returns the encoded file. Equal Files have equal encodings. The encoded metadata contain the digest, but
 // Encode does not change f.Metadata. The number of elements of each tensor must match its shape.
 func (f File) Encode() []byte {
-	var data, entries []byte
+	size := 0
+	for _, t := range f.Tensors {
+		size += 4 * len(t.Data)
+	}
+	data, entries := make([]byte, 0, size), []byte(nil)
 	for _, t := range f.Tensors {
 		begin := len(data)
 		data, _ = binary.Append(data, binary.LittleEndian, t.Data) // cannot fail for []float32
