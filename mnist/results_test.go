@@ -234,6 +234,18 @@ func TestTableOfEqualWorkMatchesTheResults(t *testing.T) {
 		}
 	}
 	matches(t, "results/worth.svg", chart.SVG())
+	controls := map[string][]string{} // the NLLs of each model, and an ELBO if there is one run
+	for _, r := range jsonLines[run](t, string(read(t, "results/controls.jsonl"))) {
+		controls[r.Arm] = append(controls[r.Arm], fmt.Sprintf("%.2f", r.Result.NLL))
+		if r.Arm == "none" || r.Arm == "rate" {
+			controls[r.Arm] = []string{fmt.Sprintf("ELBO −%.2f and NLL %.2f", -r.Result.ELBO, r.Result.NLL)}
+		}
+	}
+	for model, values := range controls {
+		if text := strings.Join(values, ", "); !strings.Contains(strings.Join(strings.Fields(readme), " "), text) {
+			t.Errorf("results/README.md lacks the values %s of %s", text, model)
+		}
+	}
 }
 
 // A result must be refused if it is damaged, if values are missing, or if it does not match its table or the metrics of
