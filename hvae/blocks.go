@@ -128,7 +128,9 @@ func (e *Evaluator[T]) count(n int) int {
 func (e *Evaluator[T]) each(ctx context.Context, p pass[T], f func(b *Block[T]) float64) (mean float64, err error) {
 	count := e.count(len(p.batch))
 	for _, q := range e.Params {
-		require(len(q.Value.Data) == q.Value.Rows*q.Value.Cols, "the parameter %q is %v, but has %d elements", q.Name, q.Value.Shape(), len(q.Value.Data))
+		if len(q.Value.Data) != q.Value.Rows*q.Value.Cols {
+			panic(fmt.Sprintf("hvae: the parameter %q is %v, but has %d elements", q.Name, q.Value.Shape(), len(q.Value.Data)))
+		}
 	}
 	sums, goroutines := make([]float64, count), min(count, runtime.GOMAXPROCS(0))
 	for len(e.blocks) < goroutines {

@@ -1,6 +1,7 @@
 package hvae
 
 import (
+	"fmt"
 	"hvae/ad"
 	"hvae/linalg"
 )
@@ -74,7 +75,9 @@ func stepSizeOf[T linalg.Float](epsilon *ad.Var[T], k, K int, z *ad.Var[T]) step
 	require(epsilon != nil, "the step size is nil for K = %d steps; it must be [1×%d]", K, z.Rows())
 	rows := epsilon.Rows()
 	ok := epsilon.Cols() == z.Rows() && (rows == 1 || rows == K)
-	require(ok, "the step size is %v for z %v; it must be [1×%d], or [%d×%d] with one row per step", epsilon.Value.Shape(), z.Value.Shape(), z.Rows(), K, z.Rows())
+	if !ok {
+		panic(fmt.Sprintf("hvae: the step size is %v for z %v; it must be [1×%d], or [%d×%d] with one row per step", epsilon.Value.Shape(), z.Value.Shape(), z.Rows(), K, z.Rows()))
+	}
 	e := row(epsilon, min(k, rows)-1)
 	return stepSize[T]{e, ad.Scale(e, -0.5)}
 }

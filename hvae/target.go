@@ -66,7 +66,8 @@ func mustBe[T linalg.Float](name string, v *ad.Var[T], rows, cols int) *ad.Var[T
 	return v
 }
 
-// require panics with the formatted message unless ok is true.
+// require panics with the formatted message unless ok is true. Its arguments are allocated, so code that runs in each
+// step panics itself.
 func require(ok bool, format string, args ...any) {
 	if !ok {
 		panic("hvae: " + fmt.Sprintf(format, args...))

@@ -89,5 +89,7 @@ func (t Tempering[T]) check(K, dims int) {
 	}
 	a, s := t.alpha.Value.Shape(), t.momentumSD.Cols()
 	ok := a.Rows == K && (a.Cols == 1 || a.Cols == dims) && (s == 1 || s == dims)
-	require(ok, "α is %v and s is [1×%d] for a flow of K = %d steps and ℓ = %d dimensions; α must be [%d×1] or [%d×%d], and s [1×1] or [1×%d]", a, s, K, dims, K, K, dims, dims)
+	if !ok {
+		panic(fmt.Sprintf("hvae: α is %v and s is [1×%d] for a flow of K = %d steps and ℓ = %d dimensions; α must be [%d×1] or [%d×%d], and s [1×1] or [1×%d]", a, s, K, dims, K, K, dims, dims))
+	}
 }

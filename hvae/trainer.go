@@ -81,7 +81,9 @@ func (t *Trainer[T]) Steps() int { return t.steps }
 func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err error) {
 	for i, p := range t.Params {
 		was := t.gradients[0][i].Shape()
-		require(p.Value.Shape() == was, "the parameter %q is %v, but was %v in NewTrainer", p.Name, p.Value.Shape(), was)
+		if p.Value.Shape() != was {
+			panic(fmt.Sprintf("hvae: the parameter %q is %v, but was %v in NewTrainer", p.Name, p.Value.Shape(), was))
+		}
 	}
 	count := t.count(len(batch))
 	step := pass[T]{batch, random.NewBatch(t.Seed, "algorithm 2 step", t.steps), (*ad.Tape[T]).Leaf}
