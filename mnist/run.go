@@ -87,7 +87,7 @@ func (r *trainingRun) train(ctx context.Context, f *folder, stdout, stderr io.Wr
 	if err := r.check(f); err != nil {
 		return err
 	}
-	if err := r.save(f); err != nil {
+	if err := r.save(f, true); err != nil {
 		return err
 	}
 	line := progress.New(stderr, r.done(), func(time.Duration) string { return r.status() })
@@ -109,11 +109,11 @@ func (r *trainingRun) train(ctx context.Context, f *folder, stdout, stderr io.Wr
 				len(r.Metrics)+1, f.Name(), err)
 		}
 		r.Metrics = append(r.Metrics, m)
-		note := ""
-		if model.Best(r.Metrics) == m {
+		improved, note := model.Best(r.Metrics) == m, ""
+		if improved {
 			note, r.Best = "  best so far", model.CloneParams(r.Params)
 		}
-		if err := r.save(f); err != nil {
+		if err := r.save(f, improved); err != nil {
 			return err
 		}
 		fmt.Fprintf(stdout, "epoch %d  train %.2f  validation %.2f  %.1f s%s\n", m.Epoch, m.TrainELBO, m.ValELBO, m.Seconds, note)
@@ -204,19 +204,19 @@ func (r *trainingRun) check(f *folder) error {
 	return nil
 }
 
-// save writes the state and, if an epoch has ended, then the other files.
-func (r *trainingRun) save(f *folder) error {
+// save writes the state and, if an epoch has ended, then the other files, but the model and its samples only if best is
+// true.
+func (r *trainingRun) save(f *folder, best bool) error {
 	if err := f.write(stateFile, r.Encode()); err != nil || r.Best == nil {
 		return err
 	}
-	s, m := r.Settings, model.Best(r.Metrics)
-	c := model.Checkpoint{Config: s.Config, Params: r.Best, Seed: s.Seed, Epoch: m.Epoch, ELBO: m.ValELBO, Data: r.Data, DataSHA256: r.DataSHA256}
-	for file, content := range map[string][]byte{
-		metricsFile: encodeMetrics(r.Metrics),
-		curveFile:   r.curve(),
-		modelFile:   c.File().Encode(),
-		samplesFile: samples(c, 64, s.Seed),
-	} {
+	files := map[string][]byte{metricsFile: encodeMetrics(r.Metrics), curveFile: r.curve()}
+	if best {
+		s, m := r.Settings, model.Best(r.Metrics)
+		c := model.Checkpoint{Config: s.Config, Params: r.Best, Seed: s.Seed, Epoch: m.Epoch, ELBO: m.ValELBO, Data: r.Data, DataSHA256: r.DataSHA256}
+		files[modelFile], files[samplesFile] = c.File().Encode(), samples(c, 64, s.Seed)
+	}
+	for file, content := range files {
 		if err := f.write(file, content); err != nil {
 			return err
 		}
