@@ -50,7 +50,9 @@ func Mul[T Float](dst, a, b Matrix[T]) {
 		return
 	}
 	check3("Mul", full, a.Shape(), b.Shape())
-	mulAddRows(dst, a, b, nil, 0, 0)
+	ar, ac := a.strides(full)
+	br, bc := b.strides(full)
+	kernel.MulAddRows(dst.Data, dst.Cols, a.Data, ar, ac, b.Data, br, bc, nil, 0, 0)
 }
 
 // MulAdd sets dst = a ⊙ b + c, elementwise. Leapfrog steps, planar layers and most sums of gradients have this form.
@@ -64,19 +66,10 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 		kernel.MulAdd(dst.Data, a.Data, b.Data, c.Data)
 		return
 	}
-	cr, cc := c.strides(full)
-	mulAddRows(dst, a, b, c.Data, cr, cc)
-}
-
-// mulAddRows sets dst = a ⊙ b + c, where the strides of c are cr and cc, and a nil c means zero.
-func mulAddRows[T Float](dst, a, b Matrix[T], c []T, cr, cc int) {
-	full := dst.Shape()
-	if b.Cols != full.Cols {
-		a, b = b, a // kernel.MulAddRows is slow if b is constant along each row
-	}
 	ar, ac := a.strides(full)
 	br, bc := b.strides(full)
-	kernel.MulAddRows(dst.Data, dst.Cols, a.Data, ar, ac, b.Data, br, bc, c, cr, cc)
+	cr, cc := c.strides(full)
+	kernel.MulAddRows(dst.Data, dst.Cols, a.Data, ar, ac, b.Data, br, bc, c.Data, cr, cc)
 }
 
 // Scale sets dst = s·a.

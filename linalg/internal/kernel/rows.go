@@ -40,12 +40,15 @@ func operand[T Float](s []T, row, col, rows, n int) rowOperand {
 }
 
 // MulAddRows sets y = a ⊙ b + c for a matrix y with n columns. The row and column strides of a are ar and ac; likewise
-// for b and c. A nil c means zero. The loop is slow if bc = 0, that is, if each row of b is constant.
+// for b and c. A nil c means zero. The loop is slow if ac = bc = 0, that is, if each row of a and b is constant.
 //
 //go:noinline
 func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c []T, cr, cc int) {
 	if len(y) == 0 {
 		return
+	}
+	if bc == 0 {
+		a, ar, ac, b, br, bc = b, br, bc, a, ar, ac
 	}
 	minusZero := [1]T{T(math.Copysign(0, -1))}
 	if c == nil {
