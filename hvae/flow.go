@@ -20,22 +20,23 @@ type Flow[T linalg.Float] struct {
 }
 
 // Forward returns (z_K, ρ_K) = H(z₀, ρ₀). It needs K + 1 evaluations of ∇U, or none if K = 0.
-func (f *Flow[T]) Forward(s Phase[T]) Phase[T] { return f.Path(s)[f.K] }
+func (f *Flow[T]) Forward(s Phase[T]) Phase[T] { return f.run(s, nil).Phase }
 
 // Path returns the phases (z₀, ρ₀), …, (z_K, ρ_K) that Forward computes.
 func (f *Flow[T]) Path(s Phase[T]) []Phase[T] {
-	path, _ := f.path(s)
+	path := []Phase[T]{s}
+	f.run(s, func(s Phase[T]) { path = append(path, s) })
 	return path
 }
 
-// path returns Path(start) and the state at (z_K, ρ_K). For K = 0, it sets only the field Phase of the state.
-func (f *Flow[T]) path(start Phase[T]) (path []Phase[T], s state[T]) {
+// run returns the state at (z_K, ρ_K). For K = 0, it sets only the field Phase of the state. After each step, run calls
+// visit with the phase, unless visit is nil.
+func (f *Flow[T]) run(start Phase[T], visit func(Phase[T])) state[T] {
 	require(f.Target != nil, "Flow.Target is nil")
 	require(f.K >= 0, "Flow.K is negative")
 	mustBe("the momentum", start.Rho, start.Z.Rows(), start.Z.Cols())
 	f.Tempering.check(f.K, start.Z.Rows())
-	path = append(make([]Phase[T], 0, f.K+1), start)
-	s.Phase = start
+	s := state[T]{Phase: start}
 	if f.K > 0 {
 		s.gradU, s.logJoint = PotentialGradient(f.Target, s.Z)
 	}
@@ -52,9 +53,11 @@ func (f *Flow[T]) path(start Phase[T]) (path []Phase[T], s state[T]) {
 		if f.Tempering.alpha != nil {
 			s.Rho = ad.Mul(row(f.Tempering.alpha, k-1), s.Rho)
 		}
-		path = append(path, s.Phase)
+		if visit != nil {
+			visit(s.Phase)
+		}
 	}
-	return path, s
+	return s
 }
 
 // LogDet returns log |det ∇H| = log Π α_k^ℓ [1×1] for ℓ = dims, which is (ℓ/2) log β₀ if the tempering is tied.

@@ -22,7 +22,7 @@ func Stream(seed uint64, purpose string, index ...int) *rand.Rand {
 
 // hash returns 128 bits of the SHA-256 of a key.
 func hash(seed uint64, purpose string, index []int) (a, b uint64) {
-	key := binary.LittleEndian.AppendUint64(nil, seed)
+	key := binary.LittleEndian.AppendUint64(make([]byte, 0, 128), seed) // on the stack
 	key = binary.LittleEndian.AppendUint64(key, uint64(len(index)))
 	for _, i := range index {
 		key = binary.LittleEndian.AppendUint64(key, uint64(i))
