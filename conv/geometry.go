@@ -62,8 +62,7 @@ func (g *Geometry) Out() int { return g.OutH * g.OutW * g.OutC }
 // [Taps×OutC]. Row (ky·KernelW + kx)·InC + c holds the weights of tap (ky, kx) for input channel c.
 func (g *Geometry) Taps() int { return g.KernelH * g.KernelW * g.InC }
 
-// MultiplyAdds returns the number of multiply-adds for one image in Conv, Transpose or WeightGradient. The operations
-// skip taps that fall on padding, so these taps do not count.
+// MultiplyAdds returns the number of multiply-adds for one image in each operation. Taps on padding are skipped.
 func (g *Geometry) MultiplyAdds() int {
 	return g.vertical().connections() * g.horizontal().connections() * g.InC * g.OutC
 }

@@ -20,7 +20,7 @@ type Flow[T linalg.Float] struct {
 }
 
 // Forward returns (z_K, ρ_K) = H(z₀, ρ₀). It needs K + 1 evaluations of ∇U, or none if K = 0.
-func (f *Flow[T]) Forward(s Phase[T]) Phase[T] { return f.run(s, nil).Phase }
+func (f *Flow[T]) Forward(s Phase[T]) Phase[T] { return f.run(s, func(Phase[T]) {}).Phase }
 
 // Path returns the phases (z₀, ρ₀), …, (z_K, ρ_K) that Forward computes.
 func (f *Flow[T]) Path(s Phase[T]) []Phase[T] {
@@ -29,8 +29,7 @@ func (f *Flow[T]) Path(s Phase[T]) []Phase[T] {
 	return path
 }
 
-// run returns the state at (z_K, ρ_K). For K = 0, it sets only the field Phase of the state. After each step, run calls
-// visit with the phase, unless visit is nil.
+// run returns the state at (z_K, ρ_K) and calls visit after each step. For K = 0, only the field Phase is set.
 func (f *Flow[T]) run(start Phase[T], visit func(Phase[T])) state[T] {
 	require(f.Target != nil, "Flow.Target is nil")
 	require(f.K >= 0, "Flow.K is negative")
@@ -53,9 +52,7 @@ func (f *Flow[T]) run(start Phase[T], visit func(Phase[T])) state[T] {
 		if f.Tempering.alpha != nil {
 			s.Rho = ad.Mul(row(f.Tempering.alpha, k-1), s.Rho)
 		}
-		if visit != nil {
-			visit(s.Phase)
-		}
+		visit(s.Phase)
 	}
 	return s
 }

@@ -26,7 +26,7 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 	if s := f.Tempering.momentumSD; s != nil {
 		start.Rho = ad.Mul(row(s, 0), gamma0)
 	}
-	end := f.run(start, nil)
+	end := f.run(start, func(Phase[T]) {})
 	logVolume := z0.Tape().Scalar(0)
 	if f.Tempering.untied {
 		logVolume = ad.Add(sumOfLogs(f.Tempering.momentumSD, z0.Rows()), f.LogDet(z0.Tape(), z0.Rows()))

@@ -1,7 +1,6 @@
 package hvae
 
 import (
-	"fmt"
 	"math"
 
 	"hvae/linalg"
@@ -29,9 +28,7 @@ func NewAdamax[T linalg.Float](rate T) *Adamax[T] { return &Adamax[T]{rate} }
 
 // mustBeRate panics unless 0 ≤ rate < ∞.
 func mustBeRate[T linalg.Float](rate T) {
-	if rate < 0 || rate-rate != 0 {
-		panic(fmt.Sprintf("hvae: the learning rate is %v; it must be finite and at least 0", rate))
-	}
+	require(rate >= 0 && rate-rate == 0, "the learning rate is %v; it must be finite and at least 0", rate)
 }
 
 // Start implements Optimiser.

@@ -102,13 +102,13 @@ func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err e
 		return 0, err
 	}
 	gradients := t.gradients[0]
-	for _, block := range t.gradients[1:count] { // in the order of the blocks
-		for i, g := range block {
-			linalg.For(len(g.Data), grain, func(lo, hi int) {
-				sum := linalg.Column(gradients[i].Data[lo:hi]...)
-				linalg.Add(sum, sum, linalg.Column(g.Data[lo:hi]...))
-			})
-		}
+	for i, g := range gradients {
+		linalg.For(len(g.Data), grain, func(lo, hi int) {
+			sum := linalg.Column(g.Data[lo:hi]...)
+			for _, block := range t.gradients[1:count] { // in the order of the blocks
+				linalg.Add(sum, sum, linalg.Column(block[i].Data[lo:hi]...))
+			}
+		})
 	}
 	if elbo-elbo != 0 || slices.ContainsFunc(gradients, notFinite) {
 		return elbo, t.nonFinite(ctx, step, elbo)

@@ -54,6 +54,10 @@ func For(n, grain int, body func(lo, hi int)) {
 	body(0, n/chunks)
 }
 
+// Serial reports whether For would not divide a loop now. A caller can then call the body directly, without allocating a
+// closure.
+func Serial(n, grain int) bool { return chunks(n, grain) <= 1 }
+
 // chunks returns the number of chunks into which For divides a loop. A result below 1 also means a single chunk.
 func chunks(n, grain int) int {
 	if grain <= 0 {
