@@ -34,7 +34,9 @@ func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 // posterior. If ε > 2/ω, where ω² is the largest curvature of the potential, leapfrog steps diverge, and the ELBO
 // becomes a number such as −1e15, but no error is reported.
 func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
-	require(lo < hi && !math.IsInf(lo, -1), "Constrain: the interval is (%v, %v); lo must be finite and less than hi", lo, hi)
+	if !(lo < hi) || math.IsInf(lo, -1) {
+		require(false, "Constrain: the interval is (%v, %v); lo must be finite and less than hi", lo, hi)
+	}
 	var y *ad.Var[T]
 	if math.IsInf(hi, 1) {
 		y = ad.Exp(x)

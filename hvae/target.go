@@ -67,7 +67,7 @@ func mustBe[T linalg.Float](name string, v *ad.Var[T], rows, cols int) *ad.Var[T
 }
 
 // require panics with the formatted message unless ok is true. Its arguments are allocated, so code that runs in each
-// step panics itself.
+// step calls it only to panic.
 func require(ok bool, format string, args ...any) {
 	if !ok {
 		panic("hvae: " + fmt.Sprintf(format, args...))

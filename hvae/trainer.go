@@ -73,11 +73,9 @@ func beginsIn[T linalg.Float](p, q *Param[T]) bool {
 // Steps returns the number of steps taken.
 func (t *Trainer[T]) Steps() int { return t.steps }
 
-// Step estimates the mean bound over a batch and its gradient, and updates the parameters. It returns an
-// error and does not change the trainer if
-//   - ctx is done (Step tests it before each block),
-//   - the bound or its gradient is not finite (the error names the first operation with a non-finite result),
-//   - or, in the first step, the bound does not depend on one of the parameters.
+// Step estimates the mean bound over a batch and its gradient, and updates the parameters. It returns an error and does
+// not change the trainer if ctx is done (tested before each block), if the bound or its gradient is not finite (the error
+// names the first operation with a non-finite result), or if the bound does not depend on one of the parameters.
 func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err error) {
 	for i, p := range t.Params {
 		was := t.gradients[0][i].Shape()
@@ -102,11 +100,12 @@ func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err e
 		return 0, err
 	}
 	gradients := t.gradients[0]
-	for i, g := range gradients {
-		linalg.For(len(g.Data), grain, func(lo, hi int) {
-			sum := linalg.Column(g.Data[lo:hi]...)
+	if count > 1 {
+		linalg.For(len(gradients), 1, func(lo, hi int) {
 			for _, block := range t.gradients[1:count] { // in the order of the blocks
-				linalg.Add(sum, sum, linalg.Column(block[i].Data[lo:hi]...))
+				for i := lo; i < hi; i++ {
+					linalg.Add(gradients[i], gradients[i], block[i])
+				}
 			}
 		})
 	}
