@@ -26,14 +26,18 @@ type Adamax[T linalg.Float] struct{ Rate T }
 // NewAdamax returns Adamax with the given learning rate.
 func NewAdamax[T linalg.Float](rate T) *Adamax[T] { return &Adamax[T]{rate} }
 
+func mustBeRate[T linalg.Float](rate T) {
+	if rate < 0 || rate-rate != 0 {
+		require(false, "the learning rate is %v; it must be finite and at least 0", rate)
+	}
+}
+
 // Start implements Optimiser.
 func (*Adamax[T]) Start() []T { return []T{0, 0} }
 
 // Ascend implements Optimiser.
 func (o *Adamax[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[T]) {
-	if o.Rate < 0 || o.Rate-o.Rate != 0 {
-		require(false, "the learning rate is %v; it must be finite and at least 0", o.Rate)
-	}
+	mustBeRate(o.Rate)
 	beta1, beta2, epsilon := T(0.9), T(0.999), T(1e-8)
 	rate := o.Rate / T(1-math.Pow(float64(beta1), float64(step)))
 	m, u := averages.Row(0), averages.Row(1)
@@ -58,9 +62,7 @@ func (RMSProp[T]) Start() []T { return []T{1} }
 
 // Ascend implements Optimiser.
 func (o RMSProp[T]) Ascend(_ int, theta, gradient []T, averages linalg.Matrix[T]) {
-	if o.Rate < 0 || o.Rate-o.Rate != 0 {
-		require(false, "the learning rate is %v; it must be finite and at least 0", o.Rate)
-	}
+	mustBeRate(o.Rate)
 	decay, epsilon := T(0.9), T(1e-10) // not constants, so that 1 − decay is rounded to T
 	v := averages.Row(0)
 	for j, g := range gradient {

@@ -49,8 +49,7 @@ func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 	return y
 }
 
-// Unconstrain returns the number x that Constrain maps to v. Use it to initialise a parameter. It
-// panics if v is not in (lo, hi).
+// Unconstrain returns the number x that Constrain maps to v, to initialise a parameter. It panics unless lo < v < hi.
 func Unconstrain(v, lo, hi float64) float64 {
 	require(lo < v && v < hi && !math.IsInf(lo, -1), "Unconstrain: %v is not in the interval (%v, %v), or the interval has no lower end", v, lo, hi)
 	if math.IsInf(hi, 1) {

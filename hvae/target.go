@@ -66,8 +66,7 @@ func mustBe[T linalg.Float](name string, v *ad.Var[T], rows, cols int) *ad.Var[T
 	return v
 }
 
-// require panics with the formatted message unless ok is true. Its arguments are allocated, so code that runs in each
-// step calls it only to panic.
+// require panics with the formatted message unless ok is true. Its arguments take memory: in a step, call it to panic.
 func require(ok bool, format string, args ...any) {
 	if !ok {
 		panic("hvae: " + fmt.Sprintf(format, args...))

@@ -75,7 +75,7 @@ func (t *Trainer[T]) Steps() int { return t.steps }
 
 // Step estimates the mean bound over a batch and its gradient, and updates the parameters. It returns an error and does
 // not change the trainer if ctx is done (tested before each block), if the bound or its gradient is not finite (the error
-// names the first operation with a non-finite result), or if the bound does not depend on one of the parameters.
+// names the first operation whose result is not), or if the bound of the first step does not depend on a parameter.
 func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err error) {
 	for i, p := range t.Params {
 		was := t.gradients[0][i].Shape()

@@ -18,7 +18,7 @@ func Add[T Float](dst, a, b Matrix[T]) {
 	}
 	check3("Add", dst.Shape(), a.Shape(), b.Shape())
 	if a.Cols == 1 {
-		a, b = b, a // MulAdd is slow if its second operand is a column
+		a, b = b, a // MulAdd is slow if both factors are constant along each row
 	}
 	MulAdd(dst, Matrix[T]{1, 1, []T{1}}, a, b)
 }
