@@ -240,7 +240,13 @@ func TestTableOfEqualWorkMatchesTheResults(t *testing.T) {
 	matches(t, "results/worth.svg", chart.SVG())
 	controls := map[string][]string{} // the NLLs of each model, and an ELBO if there is one run
 	long := map[string][4]string{}    // the ELBO and NLL of each model after 150 epochs, its NLL from 12,000 samples and its annealed NLL
-	for _, r := range jsonLines[run](t, string(read(t, "results/controls.jsonl"))) {
+	runs := jsonLines[run](t, string(read(t, "results/controls.jsonl")))
+	for name, folder := range map[string]string{"`hvae150`": "150/hvae-k5-free-varied-98765", "untied": "untied/150"} {
+		r := run{Arm: "150 epochs: " + name}
+		noError(t, json.Unmarshal(read(t, "results", folder, evaluationFile), &r.Result))
+		runs = append(runs, r)
+	}
+	for _, r := range runs {
 		if name, ok := strings.CutPrefix(r.Arm, "150 epochs: "); ok {
 			cells := long[name]
 			switch {
