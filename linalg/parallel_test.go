@@ -21,6 +21,9 @@ func fourCores(t *testing.T) {
 // A loop must use all cores, and a loop inside it must run as a single chunk.
 func TestForDividesEveryLoopAmongTheCores(t *testing.T) {
 	fourCores(t)
+	if Serial(400, 100) || !Serial(400, 201) {
+		t.Errorf("Serial is %v for parts of 100 of 400 indices and %v for 201, want false and true", Serial(400, 100), Serial(400, 201))
+	}
 	for loop := range 100 {
 		var outer, inner atomic.Int32
 		For(400, 100, func(lo, hi int) {
