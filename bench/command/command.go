@@ -1,5 +1,5 @@
-// Package command implements the command line of the two experiments: subcommands, flags, errors, exit statuses and
-// signals. Start with Program and Flags.
+// This file is the former front end. Program.Main will be replaced by Main.
+
 package command
 
 import (
@@ -86,7 +86,7 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 		line, args = line+" "+args[0], args[1:]
 	}
 	err := c.Run(ctx, args, stdout, stderr)
-	usage, ok := errors.AsType[usageError](err)
+	usage, ok := errors.AsType[oldUsageError](err)
 	switch {
 	case err == nil:
 		return 0
@@ -128,7 +128,7 @@ func NewFlags() *Flags {
 func (f *Flags) Parse(args []string) error {
 	switch err := f.FlagSet.Parse(args); {
 	case err == flag.ErrHelp:
-		return usageError{err, f}
+		return oldUsageError{err, f}
 	case err != nil:
 		return UsageError("%v", err)
 	case f.NArg() > 0:
@@ -140,11 +140,11 @@ func (f *Flags) Parse(args []string) error {
 // UsageError returns an error about the command line. If Command.Run returns this error, the program refers the user to
 // -h and exits with status 2.
 func UsageError(format string, args ...any) error {
-	return usageError{error: fmt.Errorf(format, args...)}
+	return oldUsageError{error: fmt.Errorf(format, args...)}
 }
 
-// A usageError is an error about the command line or, if help is not nil, a request to print these flags.
-type usageError struct {
+// A oldUsageError is an error about the command line or, if help is not nil, a request to print these flags.
+type oldUsageError struct {
 	error
 	help *Flags
 }
