@@ -59,6 +59,19 @@ type entry struct {
 	Offsets [2]int `json:"data_offsets"` // begin and end of the tensor, in bytes after the header
 }
 
+// size returns the number of bytes of a tensor with e.Shape, or NaN if it is negative along an axis. The result is a
+// float, because the product may overflow an int.
+func (e entry) size() float64 {
+	size := 4.0
+	for _, n := range e.Shape {
+		if n < 0 {
+			return math.NaN()
+		}
+		size *= float64(n)
+	}
+	return size
+}
+
 // Encode returns the encoded file. Equal Files have equal encodings. The encoded metadata contain the digest, but
 // Encode does not change f.Metadata. The number of elements of each tensor must match its shape.
 func (f File) Encode() []byte {
@@ -71,7 +84,8 @@ func (f File) Encode() []byte {
 		begin := len(data)
 		data, _ = binary.Append(data, binary.LittleEndian, t.Data) // cannot fail for []float32
 		name, _ := json.Marshal(t.Name)                            // cannot fail for these types
-		e, _ := json.Marshal(entry{DType: "F32", Shape: append([]int{}, t.Shape...), Offsets: [2]int{begin, len(data)}})
+		shape := append([]int{}, t.Shape...)                       // [] instead of null for a scalar
+		e, _ := json.Marshal(entry{DType: "F32", Shape: shape, Offsets: [2]int{begin, len(data)}})
 		entries = fmt.Appendf(entries, ",%s:%s", name, e)
 	}
 	meta := map[string]string{}
@@ -94,7 +108,8 @@ func Decode(b []byte) (File, error) {
 	if len(b) < 8 || binary.LittleEndian.Uint64(b) > uint64(len(b)-8) {
 		return fail("its %d bytes do not contain a header", len(b))
 	}
-	header, data := b[8:8+binary.LittleEndian.Uint64(b)], b[8+binary.LittleEndian.Uint64(b):]
+	n := binary.LittleEndian.Uint64(b)
+	header, data := b[8:8+n], b[8+n:]
 	var values map[string]json.RawMessage // for a repeated key, the last value
 	if err := json.Unmarshal(header, &values); err != nil {
 		return fail("its header is not a JSON object: %.80v", err)
@@ -102,16 +117,20 @@ func Decode(b []byte) (File, error) {
 	var f File
 	var entries []entry
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		e := entry{name: name}
 		if name == metadataKey {
-			if err := json.Unmarshal(values[name], &f.Metadata); err != nil {
+			err := json.Unmarshal(values[name], &f.Metadata)
+			if err != nil {
 				return fail("its metadata is not a JSON object with string values: %.80v", err)
 			}
-		} else if err := json.Unmarshal(values[name], &e); err != nil || e.DType != "F32" || e.Shape == nil {
-			return fail("tensor %.60q must have the dtype F32, a shape and two data_offsets, but it is %.80s", name, values[name])
-		} else {
-			entries = append(entries, e)
+			continue
 		}
+		e := entry{name: name}
+		err := json.Unmarshal(values[name], &e)
+		if err != nil || e.DType != "F32" || e.Shape == nil {
+			return fail("tensor %.60q must have the dtype F32, a shape and two data_offsets, but it is %.80s",
+				name, values[name])
+		}
+		entries = append(entries, e)
 	}
 	if want, ok := f.Metadata[DigestKey]; ok && digest(f.Metadata, data) != want {
 		return fail("it is damaged, because the SHA-256 of its contents is not %.64q", want)
@@ -119,16 +138,11 @@ func Decode(b []byte) (File, error) {
 	slices.SortStableFunc(entries, func(a, b entry) int { return slices.Compare(a.Offsets[:], b.Offsets[:]) })
 	end := 0
 	for _, e := range entries {
-		size := 4.0 // bytes; a float, because the product may overflow an int
-		for _, s := range e.Shape {
-			if size *= float64(s); s < 0 {
-				size = math.NaN()
-			}
-		}
 		begin := end
-		if end = e.Offsets[1]; e.Offsets[0] != begin || end > len(data) || size != float64(end-begin) {
-			return fail("tensor %.60q with the shape %.80s and the offsets %v does not follow the previous tensor, which ends at %d of %d bytes",
-				e.name, fmt.Sprint(e.Shape), e.Offsets, begin, len(data))
+		end = e.Offsets[1]
+		if e.Offsets[0] != begin || end > len(data) || e.size() != float64(end-begin) {
+			return fail("tensor %.60q with the shape %.80s and the offsets %v does not follow the previous tensor, "+
+				"which ends at %d of %d bytes", e.name, fmt.Sprint(e.Shape), e.Offsets, begin, len(data))
 		}
 		t := Tensor{Name: e.name, Shape: e.Shape, Data: make([]float32, (end-begin)/4)}
 		binary.Decode(data[begin:end], binary.LittleEndian, t.Data) // cannot fail for []float32
