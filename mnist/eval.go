@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"hvae/bench/command"
+	"hvae/mnist/data"
 	"hvae/mnist/eval"
 )
 
@@ -72,7 +73,11 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	}
 	images, description := eval.Images{N: cmp.Or(f.limit, 10_000), Seed: f.seed}, "images drawn from the model"
 	if !f.simulated {
-		set, err := loadTestImages(ctx, f.data, c, f.limit, "limit", stderr)
+		load := data.LoadTest
+		if f.method == "ais" {
+			load = data.Load // validation images are needed for tuning
+		}
+		set, err := loadTestImages(load, f.data, c, f.limit, "limit", stderr)
 		if err != nil {
 			return err
 		}

@@ -61,13 +61,13 @@ var few string
 // fewName returns the name of the dataset in the folder few.
 func fewName(t *testing.T) string {
 	t.Helper()
-	set, err := data.Load(t.Context(), few, nil)
+	set, err := data.Load(few, nil)
 	noError(t, err)
 	return set.Name
 }
 
 func makeFew() error {
-	set, err := data.Load(context.Background(), data.Synthetic, nil)
+	set, err := data.Load(data.Synthetic, nil)
 	if err == nil {
 		few, err = os.MkdirTemp("", "mnist")
 	}

@@ -13,7 +13,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -69,17 +68,20 @@ func readCheckpoint(name string) (model.Checkpoint, error) {
 	return model.ReadCheckpoint(name)
 }
 
+// A loader is data.Load or data.LoadTest.
+type loader func(folder string, stderr io.Writer) (data.Set, error)
+
 // loadTestImages loads the images in a folder. If there are fewer than n test images, it returns an error that names
 // the given flag, which sets n. If the model was trained on another dataset, loadTestImages prints a note on stderr.
-func loadTestImages(ctx context.Context, folder string, c model.Checkpoint, n int, flag string, stderr io.Writer) (*data.Set, error) {
-	set, err := data.Load(ctx, folder, stderr)
+func loadTestImages(load loader, folder string, c model.Checkpoint, n int, flag string, stderr io.Writer) (*data.Set, error) {
+	set, err := load(folder, stderr)
 	if err != nil {
 		return nil, err
 	}
 	if n > set.Test.Len() {
 		return nil, command.UsageError("invalid value %d for flag -%s: there are %d test images", n, flag, set.Test.Len())
 	}
-	if c.Data != "" && c.DataSHA256 != set.SHA256() {
+	if c.Data != "" && c.Data != set.Name {
 		fmt.Fprintf(stderr, "note: the model was trained on %.40q, not on these images\n", c.Data)
 	}
 	return &set, nil

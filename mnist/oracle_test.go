@@ -23,7 +23,7 @@ import (
 // digits returns the images of -data synthetic.
 func digits(t *testing.T) data.Set {
 	t.Helper()
-	set, err := data.Load(t.Context(), "synthetic", nil)
+	set, err := data.Load("synthetic", nil)
 	noError(t, err)
 	return set
 }

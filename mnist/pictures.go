@@ -67,13 +67,13 @@ func sample(_ context.Context, args []string, stdout, stderr io.Writer) error {
 // reconstruct runs the reconstruct command. Its picture has a group of K + 3 digits for each test image: the image, the
 // pixel probabilities at the mean of the variational prior, and the probabilities at the positions z_0 … z_K of the
 // flow, where z_0 is a draw from the variational prior. For a VAE, K = 0.
-func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func reconstruct(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	var f pictureFlags
 	c, err := f.parse(args, 24, true)
 	if err != nil {
 		return err
 	}
-	set, err := loadTestImages(ctx, f.data, c, f.n, "n", stderr)
+	set, err := loadTestImages(data.LoadTest, f.data, c, f.n, "n", stderr)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ type trainingRun struct {
 // fit the dataset, or if the run in old uses other images.
 func newRun(s model.Settings, set data.Set, old *model.State) (*trainingRun, error) {
 	s.Data = set.Folder // so that a resumed run finds the images even if the working directory or $HVAE_MNIST has changed
-	r := &trainingRun{State: model.State{Settings: s, Data: set.Name, DataSHA256: set.SHA256()}, resumed: old != nil, set: set}
+	r := &trainingRun{State: model.State{Settings: s, Data: set.Name, DataSHA256: set.SHA256}, resumed: old != nil, set: set}
 	r.training, r.validation = data.Split(set.Train, s.Seed)
 	n := cmp.Or(s.Train, len(r.training))
 	if n > len(r.training) {

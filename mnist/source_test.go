@@ -13,7 +13,7 @@ import (
 // dataset other than the one it is evaluated on, eval must print a note.
 func TestRunsAndEvaluationsNameTheirImages(t *testing.T) {
 	folder, out := ownImages(t, 90, 7), filepath.Join(t.TempDir(), "run")
-	set, err := data.Load(t.Context(), folder, nil)
+	set, err := data.Load(folder, nil)
 	noError(t, err)
 	stdout, stderr := mustRun(t, "train", "-data", folder, "-latent", "2", "-batch", "25", "-out", out, "-epochs", "1")
 	if !strings.Contains(stdout, " on "+set.Name+" ") || stderr != "" {
@@ -21,7 +21,7 @@ func TestRunsAndEvaluationsNameTheirImages(t *testing.T) {
 	}
 	checkpoint := filepath.Join(out, modelFile)
 	c, err := model.ReadCheckpoint(checkpoint)
-	if err != nil || c.Data != set.Name || c.DataSHA256 != set.SHA256() {
+	if err != nil || c.Data != set.Name || c.DataSHA256 != set.SHA256 {
 		t.Errorf("the model contains the data %q, %s (error %v)", c.Data, c.DataSHA256, err)
 	}
 	if curve := read(t, out, curveFile); !strings.Contains(string(curve), "on "+set.Name) {

@@ -59,7 +59,7 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) (er
 	if t.out == "" {
 		return command.UsageError("-out is missing: specify a folder for the runs")
 	}
-	if t.set, err = loadTestImages(ctx, t.folder, model.Checkpoint{}, t.Images, "limit", stderr); err != nil {
+	if t.set, err = loadTestImages(data.Load, t.folder, model.Checkpoint{}, t.Images, "limit", stderr); err != nil {
 		return err
 	}
 	if err := t.open(); err != nil {

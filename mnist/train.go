@@ -80,7 +80,7 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := s.Check(); err != nil {
 		return command.UsageError("%v", err)
 	}
-	set, err := data.Load(ctx, s.Data, stderr)
+	set, err := data.Load(s.Data, stderr)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 		t.Run(c.flags, func(t *testing.T) {
 			dir, flags := t.TempDir(), strings.Fields(c.flags)
 			stdout, _ := mustRun(t, append([]string{"train", "-out", dir}, flags...)...)
-			set, err := data.Load(t.Context(), flags[slices.Index(flags, "-data")+1], nil)
+			set, err := data.Load(flags[slices.Index(flags, "-data")+1], nil)
 			noError(t, err)
 			course := newCourse(set.Train, c.config, c.n, c.batch, c.rate, c.seed)
 			metrics := metricsOf(t, dir)
@@ -58,7 +58,7 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 				weights = append(weights, course.weights())
 			}
 			model, meta := tensors(t, dir, modelFile)
-			if !sameTensors(weights[c.best], model) || meta["epoch"] != fmt.Sprint(c.best+1) || meta["data_sha256"] != set.SHA256() {
+			if !sameTensors(weights[c.best], model) || meta["epoch"] != fmt.Sprint(c.best+1) || meta["data_sha256"] != set.SHA256 {
 				t.Errorf("the model has the metadata %v and not the weights after epoch %d", meta, c.best+1)
 			}
 			last, err := readCheckpoint(filepath.Join(dir, stateFile))

@@ -1,14 +1,13 @@
 // Package data provides the images of section 4.2 of the HVAE paper, the MNIST handwritten digits (LeCun, Cortes and
 // Burges). It downloads and reads the original files, splits off validation images, and binarises images at random. It
 // also reads other images of 28 × 28 pixels from files with the same names and format. The file synthetic.go has
-// built-in images, which need no network.
+// built-in images, which need no files.
 package data
 
 import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -20,9 +19,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
-	"hvae/bench/atomicfile"
+	"hvae/bench/command"
 	"hvae/linalg"
 	"hvae/linalg/random"
 )
@@ -43,14 +43,14 @@ func (s Images) Image(i int) []byte { return s.Pixels[i*pixels : (i+1)*pixels] }
 
 // A Set is a dataset.
 type Set struct {
-	Name        string // MNIST, Synthetic or, for other images, "images-" and the first digits of their SHA-256
+	Name        string // MNIST, Synthetic or, for other images, "images-" and the first digits of a SHA-256
 	Train, Test Images
 	Folder      string // absolute path of the files, or Synthetic
-}
 
-// SHA256 returns the SHA-256 hash, in hexadecimal, of the decompressed training file followed by the decompressed test
-// file. The command zcat train-images-idx3-ubyte.gz t10k-images-idx3-ubyte.gz | sha256sum prints the same hash.
-func (s Set) SHA256() string { return digest(s.Train, s.Test) }
+	// SHA256 is the SHA-256, in hexadecimal, of the decompressed training file followed by the decompressed test file,
+	// as zcat train-images-idx3-ubyte.gz t10k-images-idx3-ubyte.gz | sha256sum prints it. LoadTest does not set it.
+	SHA256 string
+}
 
 // The names of the predefined datasets.
 const (
@@ -60,48 +60,88 @@ const (
 
 // Load returns the built-in images if folder is Synthetic, and otherwise the images in the folder. If folder is "",
 // Load uses $HVAE_MNIST or, if that is not set, a folder in the user's cache. The files of a dataset have the names of
-// the MNIST files and may be compressed (.gz). Load downloads missing MNIST files into the folder, and prints a line
-// for each download.
-func Load(ctx context.Context, folder string, stderr io.Writer) (set Set, err error) {
+// the MNIST files, also with a dot (train-images.idx3-ubyte), and may be compressed (.gz). Load downloads missing MNIST
+// files into the folder, and prints a line for each download.
+func Load(folder string, stderr io.Writer) (set Set, err error) {
+	set.Folder, err = locate(folder)
+	if err != nil {
+		return set, err
+	}
+	if set.Folder == Synthetic {
+		return synthetic(), nil
+	}
+	parts, missing := [2]*Images{&set.Train, &set.Test}, []int(nil)
+	for i, f := range mnistFiles {
+		*parts[i], err = f.read(set.Folder)
+		if errors.Is(err, fs.ErrNotExist) {
+			missing = append(missing, i)
+		} else if err != nil {
+			return set, err
+		}
+	}
+	if len(missing) == 1 { // do not add a file of MNIST to other images
+		i := missing[0]
+		if digest(*parts[1-i]) != mnistFiles[1-i].digest {
+			return set, fmt.Errorf("%s has no file %s, and its other file is not MNIST's", set.Folder, mnistFiles[i].name)
+		}
+	}
+	for _, i := range missing {
+		*parts[i], err = mnistFiles[i].download(set.Folder, stderr)
+		if err != nil {
+			return set, err
+		}
+	}
+	if set.Train.Len() < validationShare {
+		return set, fmt.Errorf("%s has only %d training images; at least %d are needed",
+			set.Folder, set.Train.Len(), validationShare)
+	}
+	set.Name, set.SHA256 = MNIST, digest(set.Train, set.Test)
+	if set.SHA256 != mnistDigest {
+		set.Name = otherName(digest(set.Test))
+	}
+	return set, nil
+}
+
+// LoadTest is like Load, but does not read the training images if the test images are in the folder, which is about
+// ten times faster.
+func LoadTest(folder string, stderr io.Writer) (set Set, err error) {
+	set.Folder, err = locate(folder)
+	if err == nil && set.Folder != Synthetic {
+		set.Test, err = mnistFiles[1].read(set.Folder)
+	}
+	if err != nil || set.Folder == Synthetic {
+		return Load(folder, stderr) // which may download the file
+	}
+	set.Name = MNIST
+	d := digest(set.Test)
+	if d != mnistFiles[1].digest {
+		set.Name = otherName(d)
+	}
+	return set, nil
+}
+
+// otherName returns the name of images other than MNIST's, from the digest of their test file.
+func otherName(digest string) string { return "images-" + digest[:8] }
+
+// locate returns the absolute path of the folder of the images, or Synthetic.
+func locate(folder string) (string, error) {
 	folder = cmp.Or(folder, os.Getenv("HVAE_MNIST"))
 	if folder == Synthetic {
-		return synthetic(), nil
+		return folder, nil
 	}
 	if folder == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			return set, fmt.Errorf("cannot find the user's cache folder for the MNIST files: %w; specify a folder with -data", err)
+			return "", fmt.Errorf("there is no cache folder for the MNIST files (%w): specify a folder with -data", err)
 		}
-		folder = filepath.Join(cache, "hvae-mnist")
-	} else if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
-		// Do not create the folder, because its name may be misspelt.
-		return set, fmt.Errorf("there is no folder %s: set -data or $HVAE_MNIST to the folder of the image files, create it to download MNIST into it, or use -data %s for built-in images", folder, Synthetic)
+		return filepath.Join(cache, "hvae-mnist"), nil
 	}
-	if set.Folder, err = filepath.Abs(folder); err != nil {
-		return set, err
+	_, err := os.Stat(folder)
+	if errors.Is(err, fs.ErrNotExist) { // do not create the folder, because its name may be misspelt
+		return "", fmt.Errorf("there is no folder %s: set -data or $HVAE_MNIST to the folder of the image files, "+
+			"create it to download MNIST into it, or use -data %s for built-in images", folder, Synthetic)
 	}
-	parts, errs := [2]*Images{&set.Train, &set.Test}, [2]error{}
-	set.Name = MNIST
-	for i, f := range mnistFiles {
-		if *parts[i], errs[i] = f.read(folder); errs[i] == nil && digest(*parts[i]) != f.digest {
-			set.Name = "images-" // other images, so do not download a missing file
-		}
-	}
-	for i, f := range mnistFiles {
-		if errors.Is(errs[i], fs.ErrNotExist) && set.Name == MNIST {
-			*parts[i], errs[i] = f.download(ctx, folder, stderr)
-		}
-		if errs[i] != nil {
-			return set, errs[i]
-		}
-	}
-	if set.Name != MNIST {
-		set.Name += set.SHA256()[:8]
-	}
-	if set.Train.Len() < validationShare || set.Test.Len() < 1 {
-		err = fmt.Errorf("%s contains only %d training images and %d test images, but at least %d training images and one test image are needed", folder, set.Train.Len(), set.Test.Len(), validationShare)
-	}
-	return set, err
+	return filepath.Abs(folder)
 }
 
 // As in the paper, 1/validationShare of the training images are used for validation: 10,000 of the 60,000
@@ -156,23 +196,29 @@ var mnistFiles = [2]file{
 	{"t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"},
 }
 
+// mnistDigest is the SHA256 of the Set of both files.
+var mnistDigest = "626406b879f816a1a33f889ac0273780bee64e9fe8de6a2e9686114d049e77d8"
+
 // maxImages is the maximum number of images in a file. The pixels of that many images take 784 MB.
 const maxImages = 1_000_000
 
-// read returns the images in the file f.name or, if it does not exist, in f.name.gz. If neither exists, the
+// read returns the images in the file with the name f.name, possibly with a dot or compressed. If there is none, the
 // error wraps fs.ErrNotExist.
 func (f file) read(folder string) (images Images, err error) {
-	name := filepath.Join(folder, f.name)
-	b, err := atomicfile.Read(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		name += ".gz"
-		b, err = atomicfile.Read(name)
-	}
-	if err != nil {
-		return images, err
-	}
-	if images, err = parse(b); err != nil {
-		err = fmt.Errorf("%s: %w", name, err)
+	dotted := strings.Replace(f.name, "-idx3", ".idx3", 1) // many unpackers write this name
+	for _, name := range []string{f.name, f.name + ".gz", dotted, dotted + ".gz"} {
+		path := filepath.Join(folder, name)
+		var b []byte
+		b, err = os.ReadFile(path)
+		if err == nil {
+			images, err = parse(b)
+		}
+		if err == nil {
+			return images, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return images, fmt.Errorf("cannot read the images in %s: %w", path, err)
+		}
 	}
 	return images, err
 }
@@ -189,10 +235,12 @@ func parse(b []byte) (Images, error) {
 		}
 	}
 	n := len(b) / pixels
-	if h := header(n); n > maxImages || len(b) != len(h)+n*pixels || !bytes.HasPrefix(b, h) {
-		return Images{}, fmt.Errorf("it has %d bytes and begins with % x, so it is not a complete IDX file of at most %d images of %d×%d bytes", len(b), b[:min(len(b), len(h))], maxImages, Side, Side)
+	h := header(n)
+	if n < 1 || n > maxImages || len(b) != len(h)+n*pixels || !bytes.HasPrefix(b, h) {
+		return Images{}, fmt.Errorf("%d bytes, beginning with % x, are not a complete IDX file of 1 to %d images "+
+			"of %d×%d bytes", len(b), b[:min(len(b), len(h))], maxImages, Side, Side)
 	}
-	return Images{b[len(header(n)):]}, nil
+	return Images{b[len(h):]}, nil
 }
 
 // header returns the beginning of an IDX file of n images: four big-endian numbers, which are the magic number 2051, n,
@@ -222,40 +270,37 @@ var client = http.Client{Timeout: 10 * time.Minute}
 
 // download downloads a compressed MNIST file to the folder, which it creates if necessary, and returns the images. If
 // the SHA-256 is wrong, it writes nothing.
-func (f file) download(ctx context.Context, folder string, stderr io.Writer) (Images, error) {
+func (f file) download(folder string, stderr io.Writer) (images Images, err error) {
 	address := mirror + f.name + ".gz"
 	fmt.Fprintln(stderr, "downloading", address)
-	sent, images, err := f.fetch(ctx, address)
-	if ctx.Err() != nil {
-		return Images{}, context.Cause(ctx)
-	}
-	if err != nil {
-		return Images{}, fmt.Errorf("%s is not in %s and cannot be downloaded: put %s and %s into this folder, compressed (.gz) or not, or use -data %s for built-in images (%s: %w)",
-			f.name, folder, mnistFiles[0].name, mnistFiles[1].name, Synthetic, address, err)
-	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return Images{}, err
-	}
-	return images, atomicfile.Write(filepath.Join(folder, f.name+".gz"), sent)
-}
-
-// fetch returns the bytes of an MNIST file, at most 64 MiB, and its images from a URL.
-func (f file) fetch(ctx context.Context, address string) (sent []byte, images Images, err error) {
-	request, _ := http.NewRequestWithContext(ctx, http.MethodGet, address, nil) // cannot fail for a valid URL
-	response, err := client.Do(request)
-	if err != nil {
-		return nil, images, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, images, errors.New(response.Status)
-	}
-	sent, err = io.ReadAll(io.LimitReader(response.Body, 64<<20))
+	sent, err := fetch(address)
 	if err == nil {
 		images, err = parse(sent)
 	}
 	if err == nil && digest(images) != f.digest {
 		err = errors.New("its SHA-256 is wrong")
 	}
-	return sent, images, err
+	if err != nil {
+		return images, fmt.Errorf("%s is not in %s and cannot be downloaded: put %s and %s into this folder, "+
+			"compressed (.gz) or not, or use -data %s for built-in images (%s: %w)",
+			f.name, folder, mnistFiles[0].name, mnistFiles[1].name, Synthetic, address, err)
+	}
+	err = os.MkdirAll(folder, 0o755)
+	if err != nil {
+		return images, err
+	}
+	return images, command.WriteFile(filepath.Join(folder, f.name+".gz"), sent, os.Rename)
+}
+
+// fetch returns at most 64 MiB from a URL.
+func fetch(address string) ([]byte, error) {
+	response, err := client.Get(address)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, errors.New(response.Status)
+	}
+	return io.ReadAll(io.LimitReader(response.Body, 64<<20))
 }

@@ -11,12 +11,14 @@ import (
 
 // synthetic returns 2,400 training images and 400 test images of digit-like strokes. The images are always the same.
 var synthetic = sync.OnceValue(func() Set {
-	set := Set{Name: Synthetic, Folder: Synthetic, Train: Images{make([]byte, 2400*pixels)}, Test: Images{make([]byte, 400*pixels)}}
+	set := Set{Name: Synthetic, Folder: Synthetic}
+	set.Train, set.Test = Images{make([]byte, 2400*pixels)}, Images{make([]byte, 400*pixels)}
 	for purpose, images := range map[string]Images{"synthetic train": set.Train, "synthetic test": set.Test} {
 		for i := range images.Len() {
 			draw(images.Image(i), random.Stream(1, purpose, i))
 		}
 	}
+	set.SHA256 = digest(set.Train, set.Test)
 	return set
 })
 
@@ -25,7 +27,10 @@ var synthetic = sync.OnceValue(func() Set {
 //	0 1
 //	2 3
 //	4 5
-var glyphs = [10][]string{{"01540"}, {"15"}, {"013245"}, {"0154", "23"}, {"023", "15"}, {"102354"}, {"104532"}, {"014"}, {"01540", "23"}, {"320154"}}
+var glyphs = [10][]string{
+	{"01540"}, {"15"}, {"013245"}, {"0154", "23"}, {"023", "15"},
+	{"102354"}, {"104532"}, {"014"}, {"01540", "23"}, {"320154"},
+}
 
 // draw draws a random digit with random rotation, slant, size, position and thickness on a blank image.
 // Points of the plane are complex numbers x + iy.
