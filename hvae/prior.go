@@ -14,6 +14,13 @@ type Prior[T linalg.Float] interface {
 	Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T])
 }
 
+// A Density is a variational prior whose density can be computed at any point. A reverse estimate needs it.
+type Density[T linalg.Float] interface {
+	Prior[T]
+	// LogDensity returns log q⁰(z) [1×B] for the columns of z [ℓ×B].
+	LogDensity(z *ad.Var[T]) *ad.Var[T]
+}
+
 // Noise returns a constant [rows×cols] of independent draws from N(0, 1).
 func Noise[T linalg.Float](t *ad.Tape[T], rng *rand.Rand, rows, cols int) *ad.Var[T] {
 	require(rows >= 0 && cols >= 0, "Noise of shape [%d×%d]", rows, cols)
@@ -29,6 +36,9 @@ type StandardNormal[T linalg.Float] struct{}
 func (StandardNormal[T]) Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T]) {
 	return epsilon, LogNormal(epsilon)
 }
+
+// LogDensity returns log N(z | 0, I) [1×B].
+func (StandardNormal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] { return LogNormal(z) }
 
 // DiagonalNormal is the variational prior N(μ, diag(σ²)). Mean μ and SD σ are [ℓ×B], or [ℓ×1] if all columns are equal.
 type DiagonalNormal[T linalg.Float] struct{ Mean, SD *ad.Var[T] }

@@ -1,0 +1,69 @@
+package hvae
+
+import (
+	"fmt"
+
+	"hvae/ad"
+	"hvae/linalg"
+)
+
+// Normal is the variational prior N(μ, CCᵀ) with any covariance. Mean μ is [ℓ×B], or [ℓ×1] if all columns are equal.
+// Factor C [ℓ×ℓ] is the Cholesky factor of the covariance (see CholeskyFactor). Draw and LogDensity take about ℓ²B
+// multiplications. They panic unless C is lower triangular with a positive diagonal.
+type Normal[T linalg.Float] struct{ Mean, Factor *ad.Var[T] }
+
+// Draw returns z₀ = μ + Cε [ℓ×B] and log q⁰(z₀) [1×B].
+func (q Normal[T]) Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T]) {
+	logDet := ad.Sum(ad.Log(q.diagonal(epsilon)))
+	return ad.Add(ad.MatMul(q.Factor, epsilon), q.Mean), ad.Sub(LogNormal(epsilon), logDet)
+}
+
+// LogDensity returns log q⁰(z) [1×B] for the columns of z [ℓ×B]. It solves Cε = z − μ by forward substitution.
+func (q Normal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
+	diagonal, n := q.diagonal(z), z.Rows()
+	c, r := ad.Reshape(q.Factor, n*n, 1), ad.Sub(z, q.Mean)
+	epsilon := ad.Div(ad.RowRange(r, 0, 1), ad.RowRange(diagonal, 0, 1))
+	for i := 1; i < n; i++ {
+		left := ad.Reshape(ad.RowRange(c, i*n, i*n+i), 1, i) // row i of C, left of the diagonal
+		rest := ad.Sub(ad.RowRange(r, i, i+1), ad.MatMul(left, epsilon))
+		epsilon = ad.Stack(epsilon, ad.Div(rest, ad.RowRange(diagonal, i, i+1)))
+	}
+	return ad.Sub(LogNormal(epsilon), ad.Sum(ad.Log(diagonal)))
+}
+
+// diagonal returns the diagonal [ℓ×1] of C for noise or positions z [ℓ×B].
+func (q Normal[T]) diagonal(z *ad.Var[T]) *ad.Var[T] {
+	n := z.Rows()
+	mustBe("the factor of Normal", q.Factor, n, n)
+	for i, v := range q.Factor.Value.Data {
+		row, col := i/n+1, i%n+1
+		if row < col && v != 0 || row == col && v <= 0 {
+			panic(fmt.Sprintf("hvae: Normal: element (%d, %d) of the factor is %v; "+
+				"the factor must be lower triangular with a positive diagonal", row, col, v))
+		}
+	}
+	return ad.SumTo(ad.Mul(mask(z.Tape(), n, isDiagonal), q.Factor), n, 1)
+}
+
+// CholeskyFactor maps an unconstrained parameter x [ℓ×ℓ] to a lower triangular matrix with a positive diagonal. It keeps
+// the elements below the diagonal, replaces the diagonal by its exponential and the rest by 0. For x = 0, it returns I.
+func CholeskyFactor[T linalg.Float](x *ad.Var[T]) *ad.Var[T] {
+	mustBe("CholeskyFactor: x", x, x.Rows(), x.Rows())
+	below, diagonal := mask(x.Tape(), x.Rows(), isBelow), mask(x.Tape(), x.Rows(), isDiagonal)
+	return ad.MulAdd(below, x, ad.Mul(diagonal, ad.Exp(ad.Mul(diagonal, x))))
+}
+
+func isDiagonal(i, j int) bool { return i == j }
+func isBelow(i, j int) bool    { return i > j }
+
+// mask returns a constant [n×n] whose element (i, j) is 1 if in(i, j) is true, and otherwise 0.
+func mask[T linalg.Float](t *ad.Tape[T], n int, in func(i, j int) bool) *ad.Var[T] {
+	m := t.Matrix(n, n)
+	for i := range m.Data {
+		m.Data[i] = 0
+		if in(i/n, i%n) {
+			m.Data[i] = 1
+		}
+	}
+	return t.Const(m)
+}
