@@ -181,7 +181,7 @@ var figures = map[string]func(rows []model.Outcome) []byte{
 // given methods that have results, and one for the maximum-likelihood estimate.
 func panel(title, methods string) func(rows []model.Outcome) []byte {
 	return func(rows []model.Outcome) []byte {
-		c := plot.Chart{Title: title, XLabel: "dimension d", YLabel: "mean of ‖θ − θ̂‖² ± s.e.", LogX: true, LogY: true, Dodge: true}
+		c := plot.Chart{Title: title, XLabel: "dimension d", YLabel: "mean of ‖θ − θ̂‖² ± s.e.", LogX: true, LogY: true}
 		rows = slices.SortedStableFunc(slices.Values(rows), func(a, b model.Outcome) int { return a.Dims - b.Dims })
 		for _, m := range strings.Fields(methods) {
 			for _, r := range rows {

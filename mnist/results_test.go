@@ -217,7 +217,7 @@ func TestTableOfEqualWorkMatchesTheResults(t *testing.T) {
 	for _, r := range jsonLines[run](t, string(read(t, "results/worth.jsonl"))) {
 		arms[r.Arm] = append(arms[r.Arm], r)
 	}
-	chart := plot.Chart{Title: "Training start further, with equal work", XLabel: "work (epochs of a VAE)", YLabel: "annealed NLL ± s.d. over seeds (nats)", XTicks: []float64{0, 130}, Dodge: true}
+	chart := plot.Chart{Title: "Training start further, with equal work", XLabel: "work (epochs of a VAE)", YLabel: "annealed NLL ± s.d. over seeds (nats)", XTicks: []float64{0, 130}}
 	for _, arm := range []string{"start", "vae", "mean", "importance", "tied", "untied"} {
 		var elbos, nlls, annealed, differences []float64
 		for i, r := range arms[arm] {

@@ -226,7 +226,7 @@ func figure(rows []row) []byte {
 	slices.Sort(ks)
 	ks = slices.Compact(ks)
 	chart := func(title string, of func(row) summary) plot.Chart {
-		c := plot.Chart{Title: title, XLabel: "K", YLabel: "NLL minus the VAE's ± s.e. (nats)", XTicks: ks, Dodge: true}
+		c := plot.Chart{Title: title, XLabel: "K", YLabel: "NLL minus the VAE's ± s.e. (nats)", XTicks: ks}
 		c.Series = []plot.Series{{Label: "VAE", X: ks, Y: make([]float64, len(ks)), Style: plot.Dashed}}
 		for _, r := range rows {
 			x := of(r)
@@ -249,7 +249,7 @@ func figure(rows []row) []byte {
 }
 
 // budget plots the validation ELBO of each row against epochs (left) and against work (right). Lines are means over
-// seeds, and bands are ± one standard deviation. Work is the number of multiply-adds, in units of an epoch of the VAE.
+// seeds, and error bars are ± one standard deviation. Work is the number of multiply-adds, in units of an epoch of the VAE.
 // Unlike time, it does not depend on the load of the machine.
 func budget(r report) []byte {
 	const label = "validation ELBO ± s.d. over seeds (nats)"
@@ -257,7 +257,7 @@ func budget(r report) []byte {
 	work := plot.Chart{Title: "At equal work", XLabel: "work (epochs of a VAE)", YLabel: label, LogX: true}
 	for _, x := range r.Rows {
 		cost := float64(x.config.StepCost()) / float64(model.Config{Latent: x.config.Latent}.StepCost())
-		s := plot.Series{Label: x.Row, Style: plot.Band}
+		s := plot.Series{Label: x.Row}
 		scaled := s
 		for epoch := 1; x.Obtained.Seeds > 0; epoch++ {
 			var elbos []float64

@@ -1,5 +1,5 @@
-// Package plot draws line charts as SVG, for the figures of both experiments. plot.go contains the types and the layout
-// of charts, series.go draws a series, and axis.go computes the ranges and ticks of axes.
+// Package plot draws line charts as SVG, for the figures of both experiments. plot.go contains the types, the layout of
+// charts and the series, and axis.go computes the ranges and ticks of axes.
 package plot
 
 import (
@@ -13,15 +13,14 @@ import (
 	"unicode/utf8"
 )
 
-// A Style selects how a series is drawn. Styles are in the order from back to front.
+// A Style selects how a series is drawn.
 type Style int
 
 const (
-	Thin   Style = iota - 1 // a thin grey line, such as a contour
-	Line                    // a line, with markers if it has at most 40 points
-	Band                    // a line without markers in the middle of a coloured band
-	Dashed                  // a dashed line for reference
-	Points                  // markers without a line
+	Line   Style = iota // a line, with markers if it has at most 20 points
+	Dashed              // a dashed line for reference
+	Thin                // a thin grey line, such as a contour
+	Points              // markers without a line
 )
 
 // A Series is a sequence of points. A line has a gap at each point that the axes cannot show. The legend omits a series
@@ -29,29 +28,34 @@ const (
 type Series struct {
 	Label string
 	X, Y  []float64
-	Error []float64 // half lengths of error bars (Line) or half heights of the band (Band), else nil
+	Error []float64 // half lengths of error bars, or nil
 	Style Style
 }
 
 // A Chart is a figure with two axes. It omits values that are infinite or NaN and, on a logarithmic axis, values that
-// are not positive.
+// are not positive. Later series are drawn over earlier series.
 type Chart struct {
 	Title, XLabel, YLabel string
 	LogX, LogY            bool
 	XTicks                []float64 // nil for round numbers
 	Width, Height         float64   // size of the frame in pixels; 0 for the default, 500×366
 	Equal                 bool      // a unit has the same length on both axes, which determines the height
-	Dodge                 bool      // shift markers sideways so that no series hides another
 	Series                []Series
 }
 
+// colours are based on the palette of Okabe and Ito, for readers with colour blindness.
+var colours = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5230", "#000000"}
+
+// shapes lists the shapes of markers, as SVG paths relative to a point: circle, square, upward triangle, diamond,
+// downward triangle, cross and plus. A marker is about 9 pixels wide.
+var shapes = []string{"m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", "m-4 -4h8v8h-8z", "m0 -5.2l5 9h-10z",
+	"m0 -5.5l5 5.5l-5 5.5l-5 -5.5z", "m0 5.2l5 -9h-10z", "m-4.5 -4.5l9 9m0 -9l-9 9", "m0 -5.5v11m-5.5 -5.5h11"}
+
 // Sizes in pixels.
 const (
-	left, top, bottom      = 46, 44, 60 // margins of the frame; left excludes the tick labels
-	plotWidth, plotHeight  = 500, 366   // default size of the frame
-	legendGap, legendGlyph = 18, 34     // gap between frame and legend; length of the legend's lines
-	rowHeight, fontSize    = 24, 13
-	dodge                  = 5 // distance between shifted markers of two series
+	left, top, bottom = 84, 44, 60 // margins of the frame
+	glyph             = 34         // length of a line in the legend
+	fontSize          = 13
 )
 
 // SVG returns the chart as an SVG document.
@@ -71,86 +75,111 @@ func Panels(columns int, charts ...Chart) []byte {
 			}
 		}
 	}
-	width, from := cmp.Or(charts[0].Width, plotWidth), float64(left)
-	panels, titles := make([]panel, len(charts)), make([]string, len(charts))
-	for i, c := range charts {
-		p := panel{c, newAxis(c.LogX, c.XTicks, values[c.XLabel]), newAxis(c.LogY, nil, values[c.YLabel])}
-		p.Height = cmp.Or(c.Height, plotHeight)
-		if c.Equal {
-			p.Height = math.Round(width * (p.y.max - p.y.min) / (p.x.max - p.x.min))
-		}
-		for _, t := range p.y.ticks {
-			from = max(from, left+math.Ceil(textWidth(t.label)))
-		}
-		panels[i], titles[i] = p, c.Title
-	}
 	var b bytes.Buffer
-	var l legend
-	y := 0.0
-	for row := range slices.Chunk(panels, columns) {
-		height := 0.0
-		for column, p := range row {
-			fmt.Fprintf(&b, `<g transform="translate(%.0f %.0f)">`+"\n", float64(column)*(from+width), y)
-			p.x.from, p.x.to, p.y.from, p.y.to = from, from+width, top+p.Height, top
-			p.draw(&b, &l)
-			fmt.Fprintln(&b, `</g>`)
-			height = max(height, p.Height)
+	var legend []Series // the first series of each appearance
+	width, x0, y0, end := cmp.Or(charts[0].Width, 500), 0.0, 0.0, 0.0
+	for i, c := range charts {
+		if i%columns == 0 {
+			x0, y0 = 0, end
 		}
-		y += top + height + bottom
+		x, y := newAxis(c.LogX, c.XTicks, values[c.XLabel]), newAxis(c.LogY, nil, values[c.YLabel])
+		height := cmp.Or(c.Height, 366)
+		if c.Equal {
+			height = math.Round(width * (y.max - y.min) / (x.max - x.min))
+		}
+		x.from, x.to = x0+left, x0+left+width
+		y.from, y.to = y0+top+height, y0+top
+		c.drawFrame(&b, x, y)
+		var markers bytes.Buffer // in front of all lines
+		for _, s := range c.Series {
+			n := slices.IndexFunc(legend, func(l Series) bool { return l.Label == s.Label && s.Label != "" })
+			if n < 0 {
+				n, legend = len(legend), append(legend, s)
+			}
+			s.draw(&b, &markers, n, s.X, s.Y, x, y)
+		}
+		b.Write(markers.Bytes())
+		x0, end = x.to, max(end, y.from+bottom)
 	}
-	end := float64(min(columns, len(charts)))*(from+width) + legendGap
-	end += l.draw(&b, end)
-	return fmt.Appendf(nil, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %[1]g %[2]g" font-family="Helvetica, Arial, sans-serif" font-size="%d" role="img" aria-label="%s">
-<rect width="100%%" height="100%%" fill="white"/>
-%s</svg>
-`, end, y, fontSize, html.EscapeString(strings.Join(titles, "; ")), b.Bytes())
+	right, x, y := x0, float64(min(columns, len(charts)))*(left+width)+18, float64(top+12)
+	pixels := axis{max: 1, to: 1}
+	for n, s := range legend {
+		if s.Label != "" {
+			s.Error = nil
+			s.draw(&b, &b, n, []float64{x, x + glyph}, []float64{y, y}, pixels, pixels)
+			text(&b, x+glyph+12, y+4.5, "", s.Label)
+			right, y = max(right, x+glyph+12+textWidth(s.Label)), y+24
+		}
+	}
+	const start = `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0[1]f %.0[2]f" ` +
+		`font-family="Helvetica, Arial, sans-serif" font-size="%d">` + "\n" + `<rect width="100%%" height="100%%" fill="white"/>`
+	return fmt.Appendf(nil, start+"\n%s</svg>\n", right+12, max(end, y), fontSize, b.Bytes())
 }
 
-// A panel is a chart with its axes.
-type panel struct {
-	Chart
-	x, y axis
-}
-
-// draw draws the panel from back to front: grid, lines, markers, frame and titles.
-func (p panel) draw(b *bytes.Buffer, l *legend) {
-	x, y := p.x, p.y
+// drawFrame draws the grid, the frame and the titles of a chart.
+func (c Chart) drawFrame(b *bytes.Buffer, x, y axis) {
 	for _, t := range y.ticks {
-		fmt.Fprintf(b, `<path stroke="#e2e2e2" d="M%.1f %.1fH%.1f"/>`+"\n", x.from, y.at(t.value), x.to)
-		text(b, x.from-9, y.at(t.value)+4.5, `text-anchor="end"`, t.label)
+		fmt.Fprintf(b, `<path stroke="#e2e2e2" d="M%.1f %.1fH%.1f"/>`+"\n", x.from, y.at(t), x.to)
+		text(b, x.from-9, y.at(t)+4.5, `text-anchor="end"`, y.label(t))
 	}
 	end := math.Inf(-1)
 	for _, t := range x.ticks {
-		at, half := x.at(t.value), textWidth(t.label)/2
+		at, half := x.at(t), textWidth(x.label(t))/2
 		fmt.Fprintf(b, `<path stroke="#e2e2e2" d="M%.1f %.1fV%.1f"/>`+"\n", at, y.from, y.to)
 		if at-half >= end { // omit labels that would touch
-			text(b, at, y.from+20, `text-anchor="middle"`, t.label)
+			text(b, at, y.from+20, `text-anchor="middle"`, x.label(t))
 			end = at + half + 4
 		}
 	}
-	var curves []curve
-	for _, s := range p.Series {
-		c := l.curve(s)
-		if !p.Dodge {
-			c.shift = 0
+	const frame = `<path fill="none" stroke="#404040" d="M%.1f %.1fH%.1fV%.1fH%.1fz"/>` + "\n"
+	fmt.Fprintf(b, frame, x.from, y.to, x.to, y.from, x.from)
+	middle := (x.from + x.to) / 2
+	text(b, middle, y.to-16, `text-anchor="middle" font-size="15" font-weight="bold"`, c.Title)
+	text(b, middle, y.from+44, `text-anchor="middle"`, c.XLabel)
+	sideways := fmt.Sprintf(`text-anchor="middle" transform="translate(%.1f %.1f) rotate(-90)"`, x.from-left+22, (y.from+y.to)/2)
+	text(b, 0, 0, sideways, c.YLabel)
+}
+
+// draw draws a series at the points (xs, ys) with appearance number n.
+func (s Series) draw(b, markers *bytes.Buffer, n int, xs, ys []float64, x, y axis) {
+	colour, pen, fill := colours[n%len(colours)], `stroke-width="1.8"`, "none"
+	switch s.Style {
+	case Dashed:
+		colour, pen = "#404040", `stroke-width="1.5" stroke-dasharray="6 4"`
+	case Thin:
+		colour, pen = "#b0b0b0", `stroke-width="1"`
+	}
+	if n%2 == 0 { // so that a filled and an open marker at the same point are both visible
+		fill = colour
+	}
+	var line, bars, points strings.Builder
+	move := "M"
+	for i := range xs {
+		right, down := x.at(xs[i]), y.at(ys[i])
+		if !finite(right + down) {
+			move = "M"
+			continue
 		}
-		curves = append(curves, c)
+		fmt.Fprintf(&line, "%s%.1f %.1f", move, right, down)
+		fmt.Fprintf(&points, "M%.1f %.1f%s", right, down, shapes[n%len(shapes)])
+		move = "L"
+		if s.Error != nil && s.Error[i] > 0 {
+			low, foot := y.at(ys[i]-s.Error[i]), "m-4 0h8"
+			if !finite(low) { // the lower end is not positive, on a logarithmic axis
+				low, foot = y.from, ""
+			}
+			fmt.Fprintf(&bars, "M%.1f %.1fm-4 0h8m-4 0V%.1f%s", right, y.at(ys[i]+s.Error[i]), low, foot)
+		}
 	}
-	slices.SortStableFunc(curves, func(a, b curve) int { return int(a.Style - b.Style) })
-	for _, c := range curves {
-		c.errors(b, x, y)
-		c.line(b, x, y)
+	if s.Style != Points {
+		fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-linejoin="round" %s d="%s"/>`+"\n", colour, pen, line.String())
 	}
-	for _, c := range curves {
-		c.markers(b, x, y)
+	if s.Error != nil {
+		fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-width="1.2" d="%s"/>`+"\n", colour, bars.String())
 	}
-	fmt.Fprintf(b, `<path fill="none" stroke="#404040" d="M%.1f %.1fH%.1fV%.1fH%.1fz"/>`+"\n", x.from, y.to, x.to, y.from, x.from)
-	if p.Dodge && l.lines > 1 {
-		p.XLabel += " (markers are shifted sideways)"
+	if s.Style == Points || s.Style == Line && len(s.X) <= 20 {
+		fmt.Fprintf(markers, `<path fill="%s" stroke="%s" stroke-width="1.6" d="%s"/>`+"\n", fill, colour, points.String())
 	}
-	text(b, (x.from+x.to)/2, 28, `text-anchor="middle" font-size="15" font-weight="bold"`, p.Title)
-	text(b, (x.from+x.to)/2, y.from+44, `text-anchor="middle"`, p.XLabel)
-	fmt.Fprintf(b, `<text transform="translate(22 %.1f) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (y.from+y.to)/2, html.EscapeString(p.YLabel))
 }
 
 func text(b *bytes.Buffer, x, y float64, attributes, s string) {
