@@ -38,9 +38,10 @@ func ExampleHIS() {
 	epsilon, gamma0 := hvae.Noise(&tape, rng, 1, n), hvae.Noise(&tape, rng, 1, n)
 	sample := hvae.HIS(flow, hvae.StandardNormal[float64]{}, epsilon, gamma0)
 
-	e := hvae.ImportanceEstimate(sample.LogEstimate().Value.Data)
+	logs := sample.LogEstimate()
+	e := hvae.ImportanceEstimate(logs.Value.Data)
 	fmt.Printf("log p(x) = %.2f ± %.2f, tail shape %.1f\n", e.Log, e.StandardError, e.TailShape)
-	fmt.Printf("ELBO     = %.2f\n", ad.Mean(sample.ELBO()).Scalar())
+	fmt.Printf("ELBO     = %.2f\n", ad.Mean(logs).Scalar())
 	// Output:
 	// log p(x) = -3.02 ± 0.03, tail shape 0.3
 	// ELBO     = -4.71
@@ -73,14 +74,13 @@ func ExampleTrainer() {
 			Tempering: hvae.FixedTempering(4, hvae.Constrain(b.Var(heat), 1, math.Inf(1)))}
 		return hvae.HIS(flow, prior, b.Noise(2), b.Noise(2))
 	}
-	elbo := func(b *hvae.Block[float64]) *ad.Var[float64] { return draw(b).ELBO() }
-	trainer := hvae.NewTrainer(params, hvae.NewAdamax(0.02), elbo)
+	estimate := func(b *hvae.Block[float64]) *ad.Var[float64] { return draw(b).LogEstimate() }
+	trainer := hvae.NewTrainer(params, hvae.NewAdamax(0.02), estimate)
 	for range 500 {
 		if _, err := trainer.Step(context.Background(), make([]int, 32)); err != nil { // 32 draws
 			log.Fatal(err)
 		}
 	}
-	estimate := func(b *hvae.Block[float64]) *ad.Var[float64] { return draw(b).LogEstimate() }
 	bound, logs, _ := trainer.Evaluate(context.Background(), make([]int, 10_000), 1, estimate)
 	e := hvae.ImportanceEstimate(logs)
 	fmt.Printf("ELBO %.3f, log p(x) = %.3f ± %.3f\n", bound, e.Log, e.StandardError)
@@ -121,8 +121,8 @@ func ExampleTrainer_minibatches() {
 		return hvae.HIS(flow, prior, b.Noise(L), b.Noise(L))
 	}
 	adamax := hvae.NewAdamax(0.05)
-	trainer := hvae.NewTrainer(params, adamax,
-		func(b *hvae.Block[float64]) *ad.Var[float64] { return draw(b).ELBO() })
+	estimate := func(b *hvae.Block[float64]) *ad.Var[float64] { return draw(b).LogEstimate() }
+	trainer := hvae.NewTrainer(params, adamax, estimate)
 	for epoch := range 400 {
 		adamax.Rate = 0.05 * (1 - float64(epoch)/400)
 		for batch := range slices.Chunk(random.Stream(1, "epoch", epoch).Perm(N), 50) {
@@ -135,8 +135,7 @@ func ExampleTrainer_minibatches() {
 	for i := range cap(everything) {
 		everything = append(everything, i%N)
 	}
-	elbo, _, _ := trainer.Evaluate(context.Background(), everything, 1,
-		func(b *hvae.Block[float64]) *ad.Var[float64] { return draw(b).LogEstimate() })
+	elbo, _, _ := trainer.Evaluate(context.Background(), everything, 1, estimate)
 	fmt.Printf("ELBO %.2f, maximum log-likelihood %.2f\n", elbo, maximumLogLikelihood(x))
 
 	// After training, reconstruct the first observations from draws z_K, which approximate the posterior.
@@ -244,7 +243,7 @@ func ExampleFlow_recompute() {
 		flow := &hvae.Flow[float64]{Target: twoModes, K: 100, StepSize: stepSize, Recompute: recompute}
 		rng := random.Stream(1, "example")
 		epsilon, gamma0 := hvae.Noise(&tape, rng, 1, 10), hvae.Noise(&tape, rng, 1, 10)
-		elbo := hvae.HIS(flow, hvae.StandardNormal[float64]{}, epsilon, gamma0).ELBO()
+		elbo := hvae.HIS(flow, hvae.StandardNormal[float64]{}, epsilon, gamma0).LogEstimate()
 		kept := tape.Len()
 		return ad.Backward(nil, elbo, stepSize)[0].Data[0], kept
 	}

@@ -8,7 +8,6 @@ import (
 	"hvae/hvae"
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
-	"hvae/linalg/random"
 )
 
 // logNormal returns log N(z | mean, sd²).
@@ -60,21 +59,6 @@ func TestDivergenceOfDiagonalNormalMatchesQuadrature(t *testing.T) {
 	}
 	if got := q.Divergence().Scalar(); !(math.Abs(got-divergence) <= 1e-11) {
 		t.Errorf("the divergence from N(0, I) is %v, want %v by quadrature", got, divergence)
-	}
-}
-
-func TestEntropyELBOReplacesLogPriorOfANormalByItsExpectation(t *testing.T) {
-	var tape ad.Tape[float64]
-	q := hvae.DiagonalNormal[float64]{Mean: tape.Const(linalg.Column(0.3, -2)), SD: tape.Const(linalg.Column(0.5, 3))}
-	flow := &hvae.Flow[float64]{Target: hvaetest.Bimodal, K: 2, StepSize: tape.Fill(1, 2, 0.1)}
-	rng := random.Stream(1, "entropy")
-	s := hvae.HIS(flow, q, hvae.Noise(&tape, rng, 2, 3), hvae.Noise(&tape, rng, 2, 3))
-	logPrior, elbo := q.LogDensity(s.Start.Z).Value.Data, s.ELBO().Value.Data
-	entropy := math.Log(0.5*3) + math.Log(2*math.Pi) + 1
-	for j, got := range s.EntropyELBO().Value.Data {
-		if want := elbo[j] + logPrior[j] + entropy; !(math.Abs(got-want) <= 1e-12) {
-			t.Errorf("column %d: EntropyELBO is %v, want ELBO + log q⁰(z₀) + entropy = %v", j, got, want)
-		}
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// A Bound returns an estimate of the ELBO, such as Sample.ELBO, for each of the B columns of block b. The result
-// is [1×B]. A Bound must be safe for concurrent use. It must depend only on b.Params, b.Batch and b.Rng.
+// A Bound returns an estimate of a lower bound on log p_θ(x), such as Sample.LogEstimate, for each of the B columns of
+// block b. The result is [1×B]. A Bound must be safe for concurrent use. It must depend only on b.Params, b.Batch and b.Rng.
 type Bound[T linalg.Float] func(b *Block[T]) *ad.Var[T]
 
 // row returns bound(b). It panics unless the result is [1×B].

@@ -72,8 +72,8 @@ func NewMethod(name string, data Data, rng *rand.Rand) *Method {
 }
 
 // NewHVAE returns the method that uses Algorithm 1 with K leapfrog steps. The variational prior is the prior N(0, I) of
-// the model. The bound is the simplified estimate of equation 12 (Sample.ELBO). The parameters are Δ, log σ, and a
-// step-size logit for each dimension. Step sizes start at 0.005. The argument tempering adds these parameters:
+// the model. The bound is the mean of log p̂. The parameters are Δ, log σ, and a step-size logit for each dimension. Step
+// sizes start at 0.005. The argument tempering adds these parameters:
 //
 //	"none"    no parameters; β₀ = 1
 //	"fixed"   log(1/√β₀ − 1); 1/√β₀ starts at 5
@@ -102,7 +102,7 @@ func NewHVAE(data Data, K int, tempering string) *Method {
 	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
 		target := NewTarget(data, params[0], params[1])
 		flow := hvae.Flow[float64]{Target: target, K: K, StepSize: hvae.Constrain(params[2], 0, maxStepSize), Tempering: temperingOf(params)}
-		return hvae.HIS(&flow, hvae.StandardNormal[float64]{}, ad.RowRange(noise, 0, d), ad.RowRange(noise, d, 2*d)).ELBO()
+		return hvae.HIS(&flow, hvae.StandardNormal[float64]{}, ad.RowRange(noise, 0, d), ad.RowRange(noise, d, 2*d)).LogEstimate()
 	}
 	m.Temperature = func(params []*ad.Var[float64]) (beta0, volume float64) {
 		t := temperingOf(params)

@@ -24,8 +24,8 @@ type Config struct {
 	Latent    int    `json:"latent"`    // ℓ, the number of latent dimensions
 
 	// The training bound uses the mean of log p̂ over Draws draws per image or, if Importance is true, the
-	// logarithm of the mean of p̂. If Draws is 0, it uses a single draw with a closed form of the entropy or
-	// divergence (Network.ELBO).
+	// logarithm of the mean of p̂. If Draws is 0, it uses a single draw of log p̂ for an HVAE, and a single draw with
+	// the divergence in closed form for a VAE (Network.ELBO).
 	Draws      int  `json:"draws"`
 	Importance bool `json:"importance"`
 

@@ -105,10 +105,10 @@ func LogBernoulli[T linalg.Float](x, a *ad.Var[T]) *ad.Var[T] {
 }
 
 // ELBO returns an estimate [1×B] of the evidence lower bound of each image. The noise ε and γ₀ must be drawn from
-// N(0, I); a VAE ignores γ₀. With one draw per image, the noise is [ℓ×B]. The estimate is then hvae.Sample.EntropyELBO
-// for an HVAE and log p(x|z₀) − KL(q(z₀|x) ‖ N(0, I)) for a VAE, with the divergence in closed form. With L draws per
-// image (Config.Draws), the noise is [ℓ×(B·L)], with L adjacent columns per image. The estimate is then the mean of log
-// p̂ or, if Config.Importance is true, the logarithm of the mean of p̂ (hvae.ImportanceBound).
+// N(0, I); a VAE ignores γ₀. With one draw per image, the noise is [ℓ×B]. The estimate is then log p̂ for an HVAE and
+// log p(x|z₀) − KL(q(z₀|x) ‖ N(0, I)) for a VAE, with the divergence in closed form. With L draws per image
+// (Config.Draws), the noise is [ℓ×(B·L)], with L adjacent columns per image. The estimate is then the mean of log p̂ or,
+// if Config.Importance is true, the logarithm of the mean of p̂ (hvae.ImportanceBound).
 func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 	mean, std := n.Encode(x)
 	if L := n.config.Draws; L > 0 {
@@ -123,7 +123,7 @@ func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 		z0, prior := ad.MulAdd(std, epsilon, mean), hvae.DiagonalNormal[T]{Mean: mean, SD: std}
 		return ad.Sub(LogBernoulli(x, n.Decode(z0)), prior.Divergence())
 	}
-	return n.Draw(x, mean, std, epsilon, gamma0).EntropyELBO()
+	return n.Draw(x, mean, std, epsilon, gamma0).LogEstimate()
 }
 
 // repeat returns a matrix [n×(B·L)] with L adjacent copies of each column of v [n×B].

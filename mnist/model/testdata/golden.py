@@ -152,9 +152,8 @@ def evaluate(K=0, tempering="none", vary_eps=False, draws=1, importance=False):
         elbo = logs.logsumexp(1) - math.log(draws) if importance else logs.mean(1)
     elif K == 0:
         elbo = log_likelihood(p, x, z) - kl_divergence(q0, normal).sum(1)
-    else:  # equation 12 with the entropy of q0; the logarithms cancel unless the tempering is untied
-        elbo = log_joint(z) - (rho**2).sum(1) / 2 + q0.entropy().sum(1) + LATENT / 2
-        elbo = elbo + LATENT * (s.log() + alpha.log().sum())
+    else:
+        elbo = log_estimate
     gradients = torch.autograd.grad(elbo.mean(), list(p.values()))
     return {
         "elbo": elbo.tolist(),
