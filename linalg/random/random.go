@@ -7,16 +7,12 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math/rand/v2"
-	"slices"
-	"sync"
-	"sync/atomic"
 
 	"hvae/linalg"
 )
 
 // Stream returns the random stream for a key. Streams for different keys are independent.
 func Stream(seed uint64, purpose string, index ...int) *rand.Rand {
-	record(Key{seed, purpose, index})
 	return rand.New(rand.NewPCG(hash(seed, purpose, index)))
 }
 
@@ -33,21 +29,17 @@ func hash(seed uint64, purpose string, index []int) (a, b uint64) {
 
 // A Batch provides a random stream for each column of a batch. NewBatch computes the hash of its key once, so starting
 // the stream of a column takes only a few integer operations.
-type Batch struct {
-	a, b uint64 // hash of the key
-	key  Key
-}
+type Batch struct{ a, b uint64 } // hash of the key
 
 // NewBatch returns the batch for a key.
 func NewBatch(seed uint64, purpose string, index ...int) Batch {
 	a, b := hash(seed, purpose, index)
-	return Batch{a, b, Key{seed, purpose, index}}
+	return Batch{a, b}
 }
 
 // Start sets pcg to the start of the stream of the given column. Columns are counted from 0. Streams of columns are
 // independent.
 func (b Batch) Start(pcg *rand.PCG, column int) {
-	record(b.key, column)
 	const gamma = 0x9e3779b97f4a7c15
 	pcg.Seed(mix(b.a+gamma*uint64(column+1)), mix(b.b+gamma*uint64(column+1)))
 }
@@ -57,40 +49,6 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
-}
-
-// A Key identifies a random stream.
-type Key struct {
-	Seed    uint64
-	Purpose string
-	Index   []int
-}
-
-// recorder points to the function that receives the key of each stream, or is nil.
-var recorder atomic.Pointer[func(Key)]
-
-// record passes the recorder a copy of k, with the numbers in index appended to k.Index.
-func record(k Key, index ...int) {
-	if r := recorder.Load(); r != nil {
-		(*r)(Key{k.Seed, k.Purpose, slices.Concat(k.Index, index)})
-	}
-}
-
-// Record calls f and returns the keys of all streams that any goroutine starts during this call. If several goroutines
-// start streams, the order of the keys varies. Record is for tests. It panics if another call to Record is in progress.
-func Record(f func()) (keys []Key) {
-	var mu sync.Mutex
-	collect := func(k Key) {
-		mu.Lock()
-		defer mu.Unlock()
-		keys = append(keys, k)
-	}
-	if !recorder.CompareAndSwap(nil, &collect) {
-		panic("random: another Record is running")
-	}
-	defer recorder.Store(nil)
-	f()
-	return keys
 }
 
 // FillNormal fills m with independent draws from N(0, 1).

@@ -1,7 +1,6 @@
 package random_test
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -87,20 +86,4 @@ func TestFillNormalHasNormalMoments(t *testing.T) {
 	moment(2, 1, 2)
 	moment(3, 0, 15)
 	moment(4, 3, 96)
-}
-
-func ExampleRecord() {
-	keys := random.Record(func() {
-		index := []int{2, 7}
-		random.Stream(3, "split")
-		random.Stream(1, "noise", index...)
-		random.NewBatch(1, "step", 5).Start(new(rand.PCG), 9)
-		index[1] = 8 // does not change the key of an earlier call
-	})
-	random.Stream(4, "not recorded")
-	fmt.Println(keys)
-	fmt.Println(len(random.Record(func() {})))
-	// Output:
-	// [{3 split []} {1 noise [2 7]} {1 step [5 9]}]
-	// 0
 }
