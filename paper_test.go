@@ -218,7 +218,7 @@ func gradientVariance(t *report) {
 		samples := sampledGradients(params, draws, func(t *tape, p []variable) variable {
 			f := &hvae.Flow[float64]{Target: model.NewTarget(data, p[0], p[1])}
 			q := hvae.DiagonalNormal[float64]{Mean: t.Fill(1, 1, 0.4), SD: t.Fill(1, 1, 0.5)}
-			return ad.Log(ad.Mean(ad.Exp(hvae.HIS(f, q, hvae.Noise(t, rng, 1, L), hvae.Noise(t, rng, 1, L)).LogEstimate())))
+			return ad.Log(ad.Mean(ad.Exp(hvae.HIS(f, q, noise(t, rng, 1, L), noise(t, rng, 1, L)).LogEstimate())))
 		})
 		for i, name := range []string{"Δ", "log σ"} {
 			_, se := linalg.MeanSE(samples[i])
@@ -264,7 +264,7 @@ func gradientIsUnbiased(t *report) {
 		rng := random.Stream(34, "gradient", K)
 		samples := sampledGradients(params, 3000, func(t *tape, p []variable) variable {
 			f, q0 := flow(p)
-			return hvae.HIS(f, q0, hvae.Noise(t, rng, 1, 10), hvae.Noise(t, rng, 1, 10)).LogEstimate()
+			return hvae.HIS(f, q0, noise(t, rng, 1, 10), noise(t, rng, 1, 10)).LogEstimate()
 		})
 		for i, want := range hvaetest.Gradient(elbo, start)[:len(params)] {
 			t.mean(samples[i], want, 0.04, "K = %d: E[∂ log p̂/∂ %s]", K, names[i])
@@ -960,7 +960,7 @@ func surrogateObjective(t *report) {
 			})
 			f := &hvae.Flow[float64]{Target: target, K: K, StepSize: tp.Scalar(0.25), Tempering: hvae.FixedTempering(K, tp.Scalar(1.4))}
 			q0 := hvae.DiagonalNormal[float64]{Mean: ad.Scale(row, w), SD: tp.Scalar(s)}
-			logs := hvae.HIS(f, q0, hvae.Noise(&tp, rng, 1, 7*copies), hvae.Noise(&tp, rng, 1, 7*copies)).LogEstimate().Value.Data
+			logs := hvae.HIS(f, q0, noise(&tp, rng, 1, 7*copies), noise(&tp, rng, 1, 7*copies)).LogEstimate().Value.Data
 			for j, c := range centred.Data {
 				logs[j] -= logNormal(c, 0, 1+theta.variance)
 			}
@@ -1018,7 +1018,7 @@ func sameGradient(t *report) {
 			leaves = append(leaves, f.StepSize)
 		}
 		rng := random.Stream(4, "gradient")
-		epsilon, gamma0 := hvae.Noise(&tp, rng, dims, n), hvae.Noise(&tp, rng, dims, n)
+		epsilon, gamma0 := noise(&tp, rng, dims, n), noise(&tp, rng, dims, n)
 		q0 := hvae.DiagonalNormal[float64]{Mean: mean, SD: sd}
 		sample := hvae.HIS(f, q0, epsilon, gamma0)
 		logEstimate, S := sample.LogEstimate(), simplified(sample, f.Target, q0, nil)
@@ -1059,7 +1059,7 @@ func simplifiedVariance(t *report) {
 		f := &hvae.Flow[float64]{Target: target, K: epsilon.Rows, StepSize: tp.Const(epsilon)}
 		rng, dims := random.Stream(6, "simplified"), epsilon.Cols
 		q0 := hvae.DiagonalNormal[float64]{Mean: tp.Fill(dims, 1, 0), SD: tp.Fill(dims, 1, sd)}
-		sample := hvae.HIS(f, q0, hvae.Noise(&tp, rng, dims, n), hvae.Noise(&tp, rng, dims, n))
+		sample := hvae.HIS(f, q0, noise(&tp, rng, dims, n), noise(&tp, rng, dims, n))
 		squares := func(x []float64) []float64 { mean, _ := linalg.MeanSE(x); return squaredDeviations(x, mean) }
 		S := simplified(sample, target, q0, nil).Value.Data
 		return linalg.MeanSE(hvaetest.Differences(squares(S), squares(sample.LogEstimate().Value.Data)))
@@ -1136,7 +1136,7 @@ func averageGradient(t *report) {
 		params := []matrix{linalg.Column(0.2, -0.1), linalg.Column(0.1, -0.2), logit, linalg.Column(math.Log(0.6)), filled(s.K, 1, 1.5)}
 		err := hvaetest.GradientError(params, func(t *tape, p []variable) variable {
 			rng := random.Stream(16, "common random numbers")
-			epsilon, gamma0 := hvae.Noise(t, rng, dims, n), hvae.Noise(t, rng, dims, n)
+			epsilon, gamma0 := noise(t, rng, dims, n), noise(t, rng, dims, n)
 			f := &hvae.Flow[float64]{Target: hvaetest.Bimodal, K: s.K, StepSize: hvae.Constrain(p[2], 0, 0.5)}
 			switch s.Tempering {
 			case "fixed":
@@ -1162,7 +1162,7 @@ func averageGradient(t *report) {
 			params = append(params, p.Value)
 		}
 		err := hvaetest.GradientError(params, func(t *tape, params []variable) variable {
-			return m.ELBO(params, hvae.Noise(t, random.Stream(15, "common random numbers"), m.NoiseRows, 10))
+			return m.ELBO(params, noise(t, random.Stream(15, "common random numbers"), m.NoiseRows, 10))
 		})
 		t.near(err, 0, 1e-7, "%s: relative error of the gradient", name)
 	}
@@ -1176,14 +1176,13 @@ func trainingIncreasesELBO(t *report) {
 		_, data, _ := points(2, 30)
 		m := model.NewMethod(name, data, random.Stream(18, name))
 		trainer := model.NewTrainer(m, 1e-2, 19)
-		draws := make([]int, 1000)
-		before, _, err := trainer.Evaluate(t.Context(), draws, 1, trainer.Bound)
+		before, _, err := trainer.Evaluate(t.Context(), hvae.Draws(1000), 1, trainer.Bound)
 		t.must(err)
 		for range 500 {
-			_, err := trainer.Step(t.Context(), draws[:10])
+			_, err := trainer.Step(t.Context(), hvae.Draws(10))
 			t.must(err)
 		}
-		after, _, err := trainer.Evaluate(t.Context(), draws, 1, trainer.Bound)
+		after, _, err := trainer.Evaluate(t.Context(), hvae.Draws(1000), 1, trainer.Bound)
 		t.must(err)
 		t.greater(after, before+30, "%s: ELBO after > ELBO before + 30", name)
 	}
@@ -1245,7 +1244,7 @@ func exactEvidence(t *report) {
 	integrate := func(f func(float64) float64) float64 { return hvaetest.Integrate(f, -12, 12, 4000) }
 	x, data, theta := points(d, n)
 	var tp tape
-	z := hvae.Noise(&tp, random.Stream(20, "z"), d, 1)
+	z := noise(&tp, random.Stream(20, "z"), d, 1)
 	exact := posterior(data, theta)
 	logJoint, logEvidence := 0.0, 0.0
 	for j := range d {
@@ -1503,7 +1502,7 @@ func elboDraws(m *model.Method, theta model.Theta, n int, seed uint64, others ..
 		copy(p.Value.Data, values[i])
 		leaves = append(leaves, t.Leaf(p.Value))
 	}
-	return m.ELBO(leaves, hvae.Noise(&t, random.Stream(seed, "elbo"), m.NoiseRows, n)).Value.Data
+	return m.ELBO(leaves, noise(&t, random.Stream(seed, "elbo"), m.NoiseRows, n)).Value.Data
 }
 
 var section42 = section{"4.2", "Generative Model for MNIST", []statement{
@@ -1574,7 +1573,7 @@ func vaeBound(t *report) {
 	a := mnist.NewNetwork(vae, mnist.Vars(tp.Const, params))
 	b := mnist.NewNetwork(mnist.Config{Kind: "hvae", Tempering: "none", Latent: 2}, mnist.Vars(tp.Const, params))
 	x, rng := image(&tp), random.Stream(11, "without steps")
-	epsilon, gamma0 := hvae.Noise(&tp, rng, 2, draws), hvae.Noise(&tp, rng, 2, draws)
+	epsilon, gamma0 := noise(&tp, rng, 2, draws), noise(&tp, rng, 2, draws)
 	mean, sd := a.Encode(x)
 	z0 := ad.Add(mean, ad.Mul(sd, epsilon))
 	logLikelihood := mnist.LogBernoulli(x, a.Decode(z0))
@@ -1668,7 +1667,7 @@ func importanceNLL(t *report) {
 			tp.Reset()
 			network, x := mnist.NewNetwork(c, mnist.Vars(tp.Const, params)), image(&tp)
 			mean, std := network.Encode(x)
-			for _, l := range network.Draw(x, mean, std, hvae.Noise(&tp, rng, 1, block), hvae.Noise(&tp, rng, 1, block)).LogEstimate().Value.Data {
+			for _, l := range network.Draw(x, mean, std, noise(&tp, rng, 1, block), noise(&tp, rng, 1, block)).LogEstimate().Value.Data {
 				logs = append(logs, float64(l))
 			}
 		}
@@ -1730,7 +1729,7 @@ func posteriorCovariance(t *report) {
 			}
 			network, image := mnist.NewNetwork(c.Config, mnist.Vars(tp.Const, c.Params)), tp.Const(pixels)
 			mean, sd := network.Encode(image)
-			s := network.Draw(image, mean, sd, hvae.Noise(&tp, rng, c.Config.Latent, block), hvae.Noise(&tp, rng, c.Config.Latent, block))
+			s := network.Draw(image, mean, sd, noise(&tp, rng, c.Config.Latent, block), noise(&tp, rng, c.Config.Latent, block))
 			for j, v := range sd.Value.Data {
 				for k := 0; k < block && v < 0.9; k++ {
 					z0[j], zK[j] = append(z0[j], float64(s.Start.Z.Value.At(j, k))), append(zK[j], float64(s.End.Z.Value.At(j, k)))
@@ -1948,6 +1947,13 @@ func temperingOf(t hvae.Tempering[float64], K int) (invSqrtBeta0 float64, alpha 
 	return 1, slices.Repeat([]float64{1}, K)
 }
 
+// noise returns a constant [rows×cols] of independent draws from N(0, 1).
+func noise[T linalg.Float](t *ad.Tape[T], rng *rand.Rand, rows, cols int) *ad.Var[T] {
+	m := t.Matrix(rows, cols)
+	random.FillNormal(rng, m)
+	return t.Const(m)
+}
+
 // affineMap returns A and b such that a flow with quadratic potential maps noise (ε, γ₀) to (z_K, ρ_K) = A·(ε, γ₀) + b.
 func affineMap(f *hvae.Flow[float64], q0 hvae.DiagonalNormal[float64]) (A matrix, b []float64) {
 	tp, dims := q0.SD.Tape(), q0.SD.Rows()
@@ -2064,7 +2070,7 @@ func untiedOptimum(t *report) {
 		q := linalg.Column(hvaetest.Apply(r, func(r float64) float64 { return r * sd })...)
 		rng := random.Stream(61, "untied optimum")
 		prior := hvae.DiagonalNormal[float64]{Mean: tp.Const(linalg.Column(p.mean...)), SD: tp.Const(q)}
-		logs := hvae.HIS(f, prior, hvae.Noise(&tp, rng, dims, 100), hvae.Noise(&tp, rng, dims, 100)).LogEstimate().Value.Data
+		logs := hvae.HIS(f, prior, noise(&tp, rng, dims, 100), noise(&tp, rng, dims, 100)).LogEstimate().Value.Data
 		t.near(slices.Max(hvaetest.Apply(logs, math.Abs)), 0, 1e-9, "r = %v: largest |log p̂(x) − log p(x)|", r)
 	}
 }
@@ -2080,7 +2086,7 @@ func untiedEstimates(t *report) {
 		f := hvaetest.Scheme{K: K}.Flow(&tp, hvaetest.Bimodal, dims)
 		f.Tempering = hvae.UntiedTempering(alpha, sd)
 		rng := random.Stream(62, "untied", cols)
-		epsilon, gamma0 := hvae.Noise(&tp, rng, dims, draws), hvae.Noise(&tp, rng, dims, draws)
+		epsilon, gamma0 := noise(&tp, rng, dims, draws), noise(&tp, rng, dims, draws)
 		s := hvae.HIS(f, hvae.StandardNormal[float64]{}, epsilon, gamma0)
 		t.mean(ratios(s.LogEstimate().Value.Data, hvaetest.Bimodal.LogEvidence), 1, 0.02, "α [%d×%d]: E[p̂(x)]/p(x)", K, cols)
 	}

@@ -27,9 +27,8 @@ func BenchmarkGaussian(b *testing.B) {
 		b.Run(strconv.Itoa(d), func(b *testing.B) {
 			data := model.Draw(b.Context(), model.Truth(d), 10000, random.Stream(1, "data"))
 			t := model.NewTrainer(model.NewMethod("hvae-k10", data, random.Stream(1, "start")), 1e-3, 1)
-			draws := make([]int, 10)
 			repeat(b, func() error {
-				_, err := t.Step(b.Context(), draws)
+				_, err := t.Step(b.Context(), hvae.Draws(10))
 				return err
 			})
 		})
@@ -112,10 +111,11 @@ func trainStep(b *testing.B, c mnist.Config, recompute bool) {
 		}
 	}
 	s := mnist.Settings{Config: c, Rate: 1e-3, Seed: 1, Recompute: recompute}
-	t := mnist.NewTrainer(s, mnist.NewParams[float32](c, -2, 1), mnist.Bound(s, pixels))
+	params := mnist.NewParams[float32](c, -2, 1)
+	t := mnist.NewTrainer(s, params, mnist.Bound(s, params, pixels))
 	t.BlockSize = c.BlockSize(len(indices))
 	repeat(b, func() error {
-		_, err := t.Step(b.Context(), indices)
+		_, err := t.Step(b.Context(), hvae.Columns(indices))
 		return err
 	})
 	report(b, 2*100*float64(c.StepCost()))

@@ -15,28 +15,43 @@ import (
 	"hvae/linalg/random"
 )
 
-// A Block is a part of a batch. A batch is a list of column numbers, for example of columns in a matrix of
-// observations. The B columns of a block are computed on one tape.
+// A Batch is a list of columns for which bounds are computed with separate noise. Draws and Columns return batches.
+type Batch struct {
+	size    int
+	columns []int // numbers of the data columns, or nil for Draws
+}
+
+// Draws returns a batch of n draws for a single target. Its columns differ only in their noise.
+func Draws(n int) Batch { return Batch{size: n} }
+
+// Columns returns a batch of columns of the data, such as the observations in a matrix, see Block.Columns. A column may
+// occur several times. The batch keeps the slice.
+func Columns(columns []int) Batch { return Batch{len(columns), columns} }
+
+// A Block is a part of a batch. Its B columns are computed on one tape.
 type Block[T linalg.Float] struct {
-	Tape   *ad.Tape[T]
-	Params []*ad.Var[T] // all parameters on Tape, in the order of Evaluator.Params; see Var
-	Batch  []int        // column numbers [B]
-	First  int          // position of the first column in the batch
+	Tape  *ad.Tape[T]
+	Size  int   // B, the number of columns
+	First int   // position of the first column in the batch
+	Batch []int // numbers of the data columns [B], or nil in a batch of Draws
 
 	params  []*Param[T]
-	streams []rand.PCG // random streams of the columns
+	vars    []*ad.Var[T] // params on Tape
+	streams []rand.PCG   // random streams of the columns
+	live    bool         // whether noise is a leaf, so that the tape keeps the rules of all operations on it; see diagnose
 }
 
 // Var returns the variable of parameter p on the tape of the block.
 func (b *Block[T]) Var(p *Param[T]) *ad.Var[T] {
 	i := slices.Index(b.params, p)
 	require(i >= 0, "Block.Var: the parameter is not one of the trainer's or evaluator's")
-	return b.Params[i]
+	return b.vars[i]
 }
 
 // Columns returns the columns of x [d×N] that b.Batch selects, as a constant [d×B].
 func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
-	m := b.Tape.Matrix(x.Rows, len(b.Batch))
+	require(b.Batch != nil, "Block.Columns: a batch of Draws has no data columns")
+	m := b.Tape.Matrix(x.Rows, b.Size)
 	for j, c := range b.Batch {
 		require(c >= 0 && c < x.Cols, "Block.Columns: there is no column %d in the data %v", c, x.Shape())
 		for i := range x.Rows {
@@ -50,89 +65,140 @@ func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
 // training step and the position of the column in the batch, not on the division of the batch into blocks.
 func (b *Block[T]) Rng(j int) *rand.Rand { return rand.New(&b.streams[j]) }
 
-// Noise returns a constant [rows×B] of independent draws from N(0, 1). Column j is drawn from Rng(j).
-func (b *Block[T]) Noise(rows int) *ad.Var[T] { return b.Draws(rows, 1) }
-
-// Draws returns the noise for L draws per column as a constant [rows×(B·L)] with independent N(0, 1) elements. Columns
-// j·L to j·L + L − 1 are drawn from Rng(j).
-func (b *Block[T]) Draws(rows, L int) *ad.Var[T] {
-	require(rows >= 0 && L >= 0, "Block.Noise or Block.Draws: the number of rows or draws is negative")
-	m := b.Tape.Matrix(rows, len(b.Batch)*L)
+// Noise returns independent draws from N(0, 1) as a constant [rows×(B·L)], for L draws per column. Columns j·L to j·L +
+// L − 1 are drawn from Rng(j). Use L = 1 unless the bound combines several draws (ImportanceBound).
+func (b *Block[T]) Noise(rows, L int) *ad.Var[T] {
+	require(rows >= 0 && L >= 0, "Block.Noise: the number of rows is %d and L is %d; neither may be negative", rows, L)
+	m := b.Tape.Matrix(rows, b.Size*L)
 	for c := range m.Cols {
 		random.FillNormalColumn(b.Rng(c/L), m, c)
 	}
+	if b.live {
+		return b.Tape.Leaf(m)
+	}
 	return b.Tape.Const(m)
+}
+
+// A Bound returns an estimate of a lower bound on log p_θ(x), such as Sample.LogEstimate, for each of the B columns of
+// block b. The result is [1×B]. A Bound must be safe for concurrent use. It must depend only on the parameters, the
+// columns and the random streams of b.
+type Bound[T linalg.Float] func(b *Block[T]) *ad.Var[T]
+
+// row returns bound(b). It panics unless the result is [1×B].
+func (bound Bound[T]) row(b *Block[T]) *ad.Var[T] {
+	require(bound != nil, "the bound is nil")
+	return mustBe("the bound of a block", bound(b), 1, b.Size)
 }
 
 // An Evaluator calls functions for the blocks of a batch, concurrently, with one tape per core. The zero value has no
 // parameters and is ready to use. An Evaluator is not safe for concurrent use.
 type Evaluator[T linalg.Float] struct {
-	Params    []*Param[T]
 	BlockSize int // columns per block; 0 means 16. It affects only rounding
 
+	params []*Param[T]
 	blocks []*Block[T] // one per goroutine, reused for all blocks that the goroutine computes
+	sums   []float64   // results of the blocks
+}
+
+// NewEvaluator returns an evaluator of functions of params.
+func NewEvaluator[T linalg.Float](params []*Param[T]) *Evaluator[T] {
+	return &Evaluator[T]{params: slices.Clone(params)}
 }
 
 // A pass is a computation of all blocks of a batch.
 type pass[T linalg.Float] struct {
-	batch []int
+	batch Batch
 	noise random.Batch
 	put   func(*ad.Tape[T], linalg.Matrix[T]) *ad.Var[T] // records a parameter on a tape
 }
 
 // evaluation returns the pass of Each and Evaluate.
-func evaluation[T linalg.Float](batch []int, seed uint64) pass[T] {
+func evaluation[T linalg.Float](batch Batch, seed uint64) pass[T] {
 	return pass[T]{batch, random.NewBatch(seed, "algorithm 2 evaluation"), (*ad.Tape[T]).Const}
 }
 
-// Each calls f for each block of a batch. The parameters are constants on the tape. The seed determines the noise. A
-// column that occurs twice gets separate noise each time. Calls of f may be concurrent, with different blocks. The
-// variables of a block are valid until f returns. If ctx is done, Each does not call f again and returns ctx's error.
-func (e *Evaluator[T]) Each(ctx context.Context, batch []int, seed uint64, f func(b *Block[T])) error {
+// Each calls f for each block of a batch. The parameters are constants on the tape. The seed determines the noise. Calls
+// of f may be concurrent, with different blocks. The variables of a block are valid until f returns. If ctx is done,
+// Each does not call f again and returns ctx's error.
+func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f func(b *Block[T])) error {
 	_, err := e.each(ctx, evaluation[T](batch, seed), func(b *Block[T]) float64 { f(b); return 0 })
 	return err
 }
 
-// Evaluate returns the value of a bound, such as Sample.LogEstimate, for each column of the batch, and the mean
-// of these values; see Each. It returns an error if ctx is done before the end, or if a value is NaN.
-func (e *Evaluator[T]) Evaluate(ctx context.Context, batch []int, seed uint64, bound Bound[T]) (mean float64, values []float64, err error) {
-	values = make([]float64, len(batch))
-	mean, err = e.each(ctx, evaluation[T](batch, seed), func(b *Block[T]) float64 {
+// Evaluate returns the value of a bound for each column of the batch, and the mean of these values; see Each. It returns
+// an error if ctx is done before the end, or if a value is NaN. The error then names the first operation whose result is
+// not finite.
+func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (mean float64, values []float64, err error) {
+	p := evaluation[T](batch, seed)
+	values = make([]float64, batch.size)
+	mean, err = e.each(ctx, p, func(b *Block[T]) float64 {
 		row := bound.row(b)
 		for j, v := range row.Value.Data {
 			values[b.First+j] = float64(v)
 		}
 		return float64(ad.Sum(row).Scalar())
 	})
+	if err == nil && slices.ContainsFunc(values, math.IsNaN) {
+		err = e.diagnose(ctx, p, bound, fmt.Sprintf("the bound (%v) is not finite", mean), func(b *Block[T], sum *ad.Var[T]) (bool, string) {
+			return math.IsNaN(float64(sum.Scalar())), ""
+		})
+	}
 	if err != nil {
 		return 0, nil, err
 	}
-	if i := slices.IndexFunc(values, math.IsNaN); i >= 0 {
-		return 0, nil, fmt.Errorf("the value of column %d of %d is NaN, because the parameters or the data are damaged or training has diverged", i+1, len(batch))
-	}
 	return mean, values, nil
+}
+
+// diagnose computes the blocks of a pass again, up to the first block for which failed returns true, given the sum of
+// the block's bounds. It returns an error that begins with what and describes the first operation of this block whose
+// result is not finite, followed by the text from failed.
+func (e *Evaluator[T]) diagnose(ctx context.Context, p pass[T], bound Bound[T], what string, failed func(b *Block[T], sum *ad.Var[T]) (bool, string)) error {
+	b := &Block[T]{Tape: &ad.Tape[T]{KeepAll: true}, live: true}
+	p.put = (*ad.Tape[T]).Leaf
+	for i := range e.count(p.batch) {
+		e.start(b, i, p)
+		sum := ad.Sum(bound.row(b))
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		found, note := failed(b, sum)
+		if !found {
+			continue
+		}
+		first, description := b.Tape.FirstNonFinite()
+		if first == nil {
+			continue
+		}
+		if j := slices.Index(b.vars, first); j >= 0 {
+			description += ", the parameter " + e.params[j].Name
+		}
+		last := b.First + b.Size - 1
+		return fmt.Errorf("%s: columns %d to %d of the batch, first in %s%s", what, b.First, last, description, note)
+	}
+	return fmt.Errorf("%s in the sum over blocks, but finite in each block", what)
 }
 
 // size returns the number of columns per block.
 func (e *Evaluator[T]) size() int { return cmp.Or(e.BlockSize, 16) }
 
-// count returns the number of blocks of a batch of n columns.
-func (e *Evaluator[T]) count(n int) int {
-	require(n > 0, "the batch is empty")
+// count returns the number of blocks of a batch.
+func (e *Evaluator[T]) count(batch Batch) int {
+	require(batch.size > 0, "the batch is empty")
 	require(e.BlockSize >= 0, "BlockSize is negative")
-	return (n + e.size() - 1) / e.size()
+	return (batch.size + e.size() - 1) / e.size()
 }
 
 // each calls f for each block of a pass. It adds the results in the order of the blocks, and returns the sum divided by
 // the number of columns.
 func (e *Evaluator[T]) each(ctx context.Context, p pass[T], f func(b *Block[T]) float64) (mean float64, err error) {
-	count := e.count(len(p.batch))
-	for _, q := range e.Params {
+	count := e.count(p.batch)
+	for _, q := range e.params {
 		if len(q.Value.Data) != q.Value.Rows*q.Value.Cols {
 			panic(fmt.Sprintf("hvae: the parameter %q is %v, but has %d elements", q.Name, q.Value.Shape(), len(q.Value.Data)))
 		}
 	}
-	sums, goroutines := make([]float64, count), min(count, runtime.GOMAXPROCS(0))
+	goroutines := min(count, runtime.GOMAXPROCS(0))
+	e.sums = slices.Grow(e.sums[:0], count)[:count]
 	for len(e.blocks) < goroutines {
 		e.blocks = append(e.blocks, &Block[T]{Tape: new(ad.Tape[T])})
 	}
@@ -141,27 +207,30 @@ func (e *Evaluator[T]) each(ctx context.Context, p pass[T], f func(b *Block[T]) 
 		for _, b := range e.blocks[lo:hi] {
 			for i := int(next.Add(1)) - 1; i < count && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				e.start(b, i, p)
-				sums[i] = f(b)
+				e.sums[i] = f(b)
 			}
 		}
 	})
-	for _, s := range sums {
+	for _, s := range e.sums {
 		mean += s
 	}
-	return mean / float64(len(p.batch)), ctx.Err()
+	return mean / float64(p.batch.size), ctx.Err()
 }
 
 // start initialises b as block i of a pass.
 func (e *Evaluator[T]) start(b *Block[T], i int, p pass[T]) {
 	b.First = i * e.size()
-	hi := min(b.First+e.size(), len(p.batch))
-	b.Batch = p.batch[b.First:hi:hi]
-	b.Tape.Reset()
-	b.params, b.Params = e.Params, b.Params[:0]
-	for _, q := range e.Params {
-		b.Params = append(b.Params, p.put(b.Tape, q.Value))
+	b.Size = min(e.size(), p.batch.size-b.First)
+	b.Batch = nil
+	if p.batch.columns != nil {
+		b.Batch = p.batch.columns[b.First:][:b.Size:b.Size]
 	}
-	b.streams = slices.Grow(b.streams[:0], len(b.Batch))[:len(b.Batch)]
+	b.Tape.Reset()
+	b.params, b.vars = e.params, b.vars[:0]
+	for _, q := range e.params {
+		b.vars = append(b.vars, p.put(b.Tape, q.Value))
+	}
+	b.streams = slices.Grow(b.streams[:0], b.Size)[:b.Size]
 	for j := range b.streams {
 		p.noise.Start(&b.streams[j], b.First+j)
 	}

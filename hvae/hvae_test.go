@@ -27,7 +27,7 @@ func mustPanic(t *testing.T, want string, f func()) {
 // The second element of the parameter has zero gradients and must not change.
 func TestAdamaxMatchesItsFormula(t *testing.T) {
 	const rate = 0.01
-	o := hvae.NewAdamax(rate)
+	o := hvae.Adamax[float64]{Rate: rate}
 	p, averages := []float64{1, 2}, linalg.New[float64](2, 2)
 	theta, m, u := 1.0, 0.0, 0.0
 	for i, g := range []float64{1e-8, 3, -1, 0.5, 0, -7} { // the first gradient equals ε, so the first step is rate/2

@@ -72,7 +72,6 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 		"shapes [2×2], [2×3] and [2×3]":                                                             func() { his(flat, normal(2, 3, 2, 2)) },
 		"Mean [3×1] and SD [1×1]":                                                                   func() { normal(3, 1, 1, 1).Divergence() },
 		"Mean [3×2] and SD [1×2]":                                                                   func() { normal(3, 2, 1, 2).Divergence() },
-		"Noise of shape [-1×3]":                                                                     func() { hvae.Noise(&tp, nil, -1, 3) },
 		"a matrix [2×3] with 0 elements":                                                            func() { tp.Leaf(linalg.Matrix[float64]{Rows: 2, Cols: 3}) },
 		"Unconstrain: 0.6 is not in the interval (0, 0.5)":                                          func() { hvae.Unconstrain(0.6, 0, 0.5) },
 		"Constrain: the interval is (1, 1)":                                                         func() { hvae.Constrain(z, 1, 1) },
@@ -100,7 +99,7 @@ func TestMisuseOfAISPanics(t *testing.T) {
 }
 
 func TestMisuseOfTrainersPanics(t *testing.T) {
-	memory, adamax := []float64{1, 2, 3}, hvae.NewAdamax(0.1)
+	memory, adamax := []float64{1, 2, 3}, hvae.Adamax[float64]{Rate: 0.1}
 	two := func(first, second string, a, b []float64) hvae.Params[float64] {
 		var ps hvae.Params[float64]
 		ps.Add(first, linalg.Column(a...))
@@ -108,36 +107,43 @@ func TestMisuseOfTrainersPanics(t *testing.T) {
 		return ps
 	}
 	empty := hvae.Params[float64]{{Name: "empty", Value: linalg.Matrix[float64]{Rows: 2, Cols: 1}}}
-	step := func(params hvae.Params[float64], o hvae.Optimiser[float64], bound hvae.Bound[float64]) func() {
-		return func() { hvae.NewTrainer(params, o, bound).Step(t.Context(), columns(3)) }
+	inf := math.Inf(1)
+	start := func(params hvae.Params[float64], o hvae.Optimiser[float64]) func() {
+		return func() { hvae.NewTrainer(params, o, sampled(params[0])).Step(t.Context(), hvae.Draws(3)) }
 	}
-	changed := func(change func(tr *hvae.Trainer[float64]), batch []int) func() {
+	// step takes a step after a change of the trainer and of its parameter theta [2×1].
+	step := func(batch hvae.Batch, change func(tr *hvae.Trainer[float64], theta *hvae.Param[float64])) func() {
 		return func() {
-			tr := hvae.NewTrainer(parameter(1.0, 2), adamax, sampled)
-			change(tr)
+			params := parameter(1.0, 2)
+			tr := hvae.NewTrainer(params, adamax, sampled(params[0]))
+			change(tr, params[0])
 			tr.Step(t.Context(), batch)
 		}
 	}
-	bound := func(bound hvae.Bound[float64]) func() { return step(parameter(1.0), adamax, bound) }
+	bound := func(batch hvae.Batch, f hvae.Bound[float64]) func() {
+		return step(batch, func(tr *hvae.Trainer[float64], _ *hvae.Param[float64]) { tr.Bound = f })
+	}
+	three := hvae.Columns([]int{0, 1, 2})
 	for want, f := range map[string]func(){
-		`two parameters are named "a"`:                   step(two("a", "a", memory[:1], memory[1:]), adamax, sampled),
-		`the parameters "a" and "b" share memory`:        step(two("a", "b", memory[:2], memory[1:]), adamax, sampled),
-		`the parameters "long" and "in" share memory`:    step(two("long", "in", memory, memory[1:2]), adamax, sampled),
-		`the parameter "empty" is [2×1], but has 0 elem`: step(empty, adamax, sampled),
-		"the optimiser is nil":                           step(parameter(1.0), nil, sampled),
-		"the learning rate is NaN":                       step(parameter(1.0), hvae.NewAdamax(math.NaN()), sampled),
-		"the learning rate is -1":                        step(parameter(1.0), hvae.NewAdamax(-1.0), sampled),
-		"the learning rate is +Inf":                      step(parameter(1.0), hvae.RMSProp[float64]{Rate: math.Inf(1)}, sampled),
-		"the batch is empty":                             changed(func(*hvae.Trainer[float64]) {}, nil),
-		"BlockSize is negative":                          changed(func(tr *hvae.Trainer[float64]) { tr.BlockSize = -1 }, columns(3)),
-		`the parameter "theta" is [1×2], but was [2×1] in NewTrainer`: changed(func(tr *hvae.Trainer[float64]) {
-			tr.Params[0].Value = linalg.Of(1, 2, []float64{1, 2})
-		}, columns(3)),
-		"the bound is nil": bound(nil),
-		"the bound of a block is [1×1]; it must be [1×3]": bound(func(b *hvae.Block[float64]) *ad.Var[float64] { return ad.Mean(sampled(b)) }),
-		"the parameter is not one of the trainer's":       bound(func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Var(empty[0]) }),
-		"there is no column 2 in the data [1×2]":          bound(func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Columns(linalg.New[float64](1, 2)) }),
-		"the number of rows or draws is negative":         bound(func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Noise(-1) }),
+		`two parameters are named "a"`:                   start(two("a", "a", memory[:1], memory[1:]), adamax),
+		`the parameters "a" and "b" share memory`:        start(two("a", "b", memory[:2], memory[1:]), adamax),
+		`the parameters "long" and "in" share memory`:    start(two("long", "in", memory, memory[1:2]), adamax),
+		`the parameter "empty" is [2×1], but has 0 elem`: start(empty, adamax),
+		"the optimiser is nil":                           start(parameter(1.0), nil),
+		"the learning rate is NaN":                       start(parameter(1.0), hvae.Adamax[float64]{Rate: math.NaN()}),
+		"the learning rate is -1":                        start(parameter(1.0), hvae.Adamax[float64]{Rate: -1}),
+		"the learning rate is +Inf":                      start(parameter(1.0), hvae.RMSProp[float64]{Rate: inf}),
+		"the batch is empty":                             step(hvae.Draws(0), func(*hvae.Trainer[float64], *hvae.Param[float64]) {}),
+		"BlockSize is negative":                          step(three, func(tr *hvae.Trainer[float64], _ *hvae.Param[float64]) { tr.BlockSize = -1 }),
+		`the parameter "theta" is [1×2], but was [2×1] in NewTrainer`: step(three, func(_ *hvae.Trainer[float64], theta *hvae.Param[float64]) {
+			theta.Value = linalg.Of(1, 2, []float64{1, 2})
+		}),
+		"the bound is nil": bound(three, nil),
+		"the bound of a block is [1×0]; it must be [1×3]": bound(three, func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Noise(1, 0) }),
+		"the parameter is not one of the trainer's":       bound(three, func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Var(empty[0]) }),
+		"there is no column 2 in the data [1×2]":          bound(three, func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Columns(linalg.New[float64](1, 2)) }),
+		"a batch of Draws has no data columns":            bound(hvae.Draws(3), func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Columns(linalg.New[float64](1, 5)) }),
+		"the number of rows is -1 and L is 1; neither":    bound(three, func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Noise(-1, 1) }),
 	} {
 		mustPanic(t, want, f)
 	}

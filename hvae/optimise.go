@@ -7,7 +7,8 @@ import (
 )
 
 // An Optimiser is a method of stochastic gradient ascent. It implements the lines UpdateTheta and UpdatePhi of
-// Algorithm 2. The caller stores the state, which consists of the step number and running averages.
+// Algorithm 2. A Trainer stores its state, which consists of the step number and running averages. To change the learning
+// rate between steps, pass NewTrainer a pointer, such as &Adamax[float64]{Rate: 0.01}.
 type Optimiser[T linalg.Float] interface {
 	// Start returns, for each running average, the initial value of all its elements.
 	Start() []T
@@ -23,9 +24,6 @@ type Optimiser[T linalg.Float] interface {
 // would become 0/0 = NaN.
 type Adamax[T linalg.Float] struct{ Rate T }
 
-// NewAdamax returns Adamax with the given learning rate.
-func NewAdamax[T linalg.Float](rate T) *Adamax[T] { return &Adamax[T]{rate} }
-
 func mustBeRate[T linalg.Float](rate T) {
 	if rate < 0 || rate-rate != 0 {
 		require(false, "the learning rate is %v; it must be finite and at least 0", rate)
@@ -33,10 +31,10 @@ func mustBeRate[T linalg.Float](rate T) {
 }
 
 // Start implements Optimiser.
-func (*Adamax[T]) Start() []T { return []T{0, 0} }
+func (Adamax[T]) Start() []T { return []T{0, 0} }
 
 // Ascend implements Optimiser.
-func (o *Adamax[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[T]) {
+func (o Adamax[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[T]) {
 	mustBeRate(o.Rate)
 	beta1, beta2, epsilon := T(0.9), T(0.999), T(1e-8)
 	rate := o.Rate / T(1-math.Pow(float64(beta1), float64(step)))

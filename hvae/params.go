@@ -10,9 +10,8 @@ import (
 // A Param is a named parameter of the model, the variational prior or the flow. Between steps of
 // a Trainer, programs may change the elements of Value.
 type Param[T linalg.Float] struct {
-	Name     string
-	Value    linalg.Matrix[T]
-	Averages linalg.Matrix[T] // running averages of an Optimiser, one per row, with a column for each element of Value
+	Name  string
+	Value linalg.Matrix[T]
 }
 
 // Params is a list of parameters. The zero value is an empty list.

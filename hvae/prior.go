@@ -1,11 +1,8 @@
 package hvae
 
 import (
-	"math/rand/v2"
-
 	"hvae/ad"
 	"hvae/linalg"
-	"hvae/linalg/random"
 )
 
 // A Prior is a variational prior q⁰ whose draws are functions of noise.
@@ -19,14 +16,6 @@ type Density[T linalg.Float] interface {
 	Prior[T]
 	// LogDensity returns log q⁰(z) [1×B] for the columns of z [ℓ×B].
 	LogDensity(z *ad.Var[T]) *ad.Var[T]
-}
-
-// Noise returns a constant [rows×cols] of independent draws from N(0, 1).
-func Noise[T linalg.Float](t *ad.Tape[T], rng *rand.Rand, rows, cols int) *ad.Var[T] {
-	require(rows >= 0 && cols >= 0, "Noise of shape [%d×%d]", rows, cols)
-	m := t.Matrix(rows, cols)
-	random.FillNormal(rng, m)
-	return t.Const(m)
 }
 
 // StandardNormal is the variational prior N(0, I) in any number ℓ of dimensions.

@@ -88,7 +88,7 @@ func newCourse(images data.Images, config model.Config, n, batch int, rate float
 	}
 	c.params = model.NewParams[float32](config, bias, seed)
 	s := model.Settings{Config: config, Rate: rate, Seed: seed}
-	c.trainer = model.NewTrainer(s, c.params, model.Bound(s, func(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
+	c.trainer = model.NewTrainer(s, c.params, model.Bound(s, c.params, func(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
 		same := func(int, int) *rand.Rand { return rng }
 		for pixel, v := range drawBatch(images, []int{image}, 0, same, same).x.Data {
 			x.Row(pixel)[j] = v
@@ -106,7 +106,7 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 	random.Stream(c.seed, "mnist shuffle", c.epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	for which := range slices.Chunk(order, c.batch) {
 		c.trainer.BlockSize = c.config.BlockSize(len(which))
-		elbo, err := c.trainer.Step(t.Context(), which)
+		elbo, err := c.trainer.Step(t.Context(), hvae.Columns(which))
 		noError(t, err)
 		training += elbo * float64(len(which)) / float64(len(order))
 	}

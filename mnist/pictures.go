@@ -16,7 +16,6 @@ import (
 	"hvae/ad"
 	"hvae/bench/atomicfile"
 	"hvae/bench/command"
-	"hvae/hvae"
 	"hvae/linalg"
 	"hvae/linalg/random"
 	"hvae/mnist/data"
@@ -84,8 +83,10 @@ func reconstruct(_ context.Context, args []string, stdout, stderr io.Writer) err
 	var t ad.Tape[float32]
 	network, images, rng := c.Network(&t), t.Const(x), random.Stream(f.seed, "mnist reconstruct")
 	mean, std := network.Encode(images)
-	epsilon, gamma0 := hvae.Noise(&t, rng, c.Config.Latent, f.n), hvae.Noise(&t, rng, c.Config.Latent, f.n)
-	start := network.Draw(images, mean, std, epsilon, gamma0).Start
+	epsilon, gamma0 := t.Matrix(c.Config.Latent, f.n), t.Matrix(c.Config.Latent, f.n)
+	random.FillNormal(rng, epsilon)
+	random.FillNormal(rng, gamma0)
+	start := network.Draw(images, mean, std, t.Const(epsilon), t.Const(gamma0)).Start
 	flow, shown, logJoints := network.Flow(images), []linalg.Matrix[float32]{x, ad.Sigmoid(network.Decode(mean)).Value}, ""
 	for k, s := range flow.Path(start) {
 		logJoint := float64(ad.Mean(flow.Target.LogJoint(s.Z)).Scalar())
@@ -107,8 +108,9 @@ func reconstruct(_ context.Context, args []string, stdout, stderr io.Writer) err
 // samples returns a PNG with the pixel probabilities of n images drawn from a model.
 func samples(c model.Checkpoint, n int, seed uint64) []byte {
 	var t ad.Tape[float32]
-	z := hvae.Noise(&t, random.Stream(seed, "mnist sample"), c.Config.Latent, n)
-	x := ad.Sigmoid(c.Network(&t).Decode(z)).Value
+	z := t.Matrix(c.Config.Latent, n)
+	random.FillNormal(random.Stream(seed, "mnist sample"), z)
+	x := ad.Sigmoid(c.Network(&t).Decode(t.Const(z))).Value
 	return contact(int(math.Ceil(math.Sqrt(float64(n)))), x)
 }
 

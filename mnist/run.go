@@ -63,7 +63,7 @@ func newRun(s model.Settings, set data.Set, old *model.State) (*trainingRun, err
 		}
 		copy(r.Params, start.WithoutFlow().Params) // the parameters of the encoder and decoder come first
 	}
-	r.trainer = model.NewTrainer(s, r.Params, model.Bound(s, r.binarise))
+	r.trainer = model.NewTrainer(s, r.Params, model.Bound(s, r.Params, r.binarise))
 	if old == nil {
 		return r, nil
 	}
@@ -73,8 +73,8 @@ func newRun(s model.Settings, set data.Set, old *model.State) (*trainingRun, err
 	r.Metrics, r.Best, r.RateChanged = old.Metrics, old.Best, old.RateChanged || old.Settings.Rate != s.Rate
 	batches := (len(r.training) + s.Batch - 1) / s.Batch
 	saved := hvae.State[float32]{Seed: s.Seed, Steps: len(r.Metrics) * batches}
-	for _, p := range old.Params {
-		saved.Params = append(saved.Params, *p.Param)
+	for i, p := range old.Params {
+		saved.Params = append(saved.Params, hvae.ParamState[float32]{Name: p.Name, Value: p.Value, Averages: old.Averages[i]})
 	}
 	return r, r.trainer.Restore(saved)
 }
@@ -128,7 +128,7 @@ func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m mo
 	r.images, r.sum = 0, 0
 	for batch := range slices.Chunk(order, r.Settings.Batch) {
 		r.trainer.BlockSize = r.Settings.BlockSize(len(batch))
-		elbo, err := r.trainer.Step(ctx, batch)
+		elbo, err := r.trainer.Step(ctx, hvae.Columns(batch))
 		if err != nil {
 			return m, fmt.Errorf("after %d of %d images: %w", r.images, len(order), err)
 		}
@@ -136,11 +136,11 @@ func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m mo
 		r.images += len(batch)
 		line.Set(r.done())
 	}
-	bound, validation, validated := model.Bound(r.Settings, r.binariseOnce), 0.0, 0
+	bound, validation, validated := model.Bound(r.Settings, r.Params, r.binariseOnce), 0.0, 0
 	for batch := range slices.Chunk(r.validation, 1000) {
 		noise := random.Stream(r.Settings.Seed, "mnist validation noise", epoch, validated).Uint64()
 		r.trainer.BlockSize = r.Settings.BlockSize(len(batch))
-		elbo, _, err := r.trainer.Evaluate(ctx, batch, noise, bound)
+		elbo, _, err := r.trainer.Evaluate(ctx, hvae.Columns(batch), noise, bound)
 		if err == nil && math.IsInf(elbo, 0) {
 			err = fmt.Errorf("the ELBO is %v", elbo)
 		}
@@ -202,6 +202,15 @@ func (r *trainingRun) check(f *folder) error {
 		}
 	}
 	return nil
+}
+
+// Encode returns the contents of the state file.
+func (r *trainingRun) Encode() []byte {
+	r.Averages = nil
+	for _, p := range r.trainer.State().Params {
+		r.Averages = append(r.Averages, p.Averages)
+	}
+	return r.State.Encode()
 }
 
 // save writes the state and, if an epoch has ended, then the other files, but the model and its samples only if best is

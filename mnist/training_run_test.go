@@ -46,7 +46,7 @@ func TestAnInfiniteValidationELBOIsAnError(t *testing.T) {
 	r, err := newRun(tinySettings(), digits(t), nil)
 	noError(t, err)
 	r.training = nil
-	for _, p := range r.trainer.Params {
+	for _, p := range r.Params {
 		if p.Name == "encoder.mean.bias" {
 			p.Value.Fill(1e20)
 		}

@@ -40,6 +40,15 @@ func (m *Method) add(name string, rows, cols int, start float64) {
 	m.Params.Add(name, linalg.New[float64](rows, cols)).Value.Fill(start)
 }
 
+// vars returns Params as variables on the tape of block b.
+func (m *Method) vars(b *hvae.Block[float64]) []*ad.Var[float64] {
+	vars := make([]*ad.Var[float64], len(m.Params))
+	for i, p := range m.Params {
+		vars[i] = b.Var(p)
+	}
+	return vars
+}
+
 // MethodNames returns the names of the paper's methods and of HVAE with untied tempering, for the values of K in figure
 // 1. NewMethod also accepts other values of K.
 func MethodNames() []string {

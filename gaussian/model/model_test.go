@@ -287,8 +287,8 @@ func TestParametersStartAtTheAuthorsValues(t *testing.T) {
 	check(NewHVAE(data, 10, "untied"), math.Log(0.01/0.99), -math.Log(5)/10, math.Log(5))
 	for tempering, want := range map[string]float64{"none": 1, "fixed": 1. / 25, "untied": 1. / 25} {
 		m, beta0, volume := NewHVAE(data, 10, tempering), 0.0, 0.0
-		e := hvae.Evaluator[float64]{Params: m.Params}
-		err := e.Each(t.Context(), []int{0}, 0, func(b *hvae.Block[float64]) { beta0, volume = m.Temperature(b.Params) })
+		e := hvae.NewEvaluator(m.Params)
+		err := e.Each(t.Context(), hvae.Draws(1), 0, func(b *hvae.Block[float64]) { beta0, volume = m.Temperature(m.vars(b)) })
 		if err != nil || !(math.Abs(beta0-want) <= 1e-14 && math.Abs(volume-1) <= 1e-14) {
 			t.Errorf("tempering %s: β₀ and s·Π α_k start at %v and %v, want %v and 1", tempering, beta0, volume, want)
 		}

@@ -13,11 +13,11 @@ import (
 	"hvae/linalg/random"
 )
 
-// NewTrainer returns a trainer that maximises the ELBO of m with RMSProp. A step on a batch averages the ELBO over one
-// draw of the noise for each element. The values of the elements are ignored, because there is only one dataset.
+// NewTrainer returns a trainer that maximises the ELBO of m with RMSProp, for batches of hvae.Draws, because there is
+// only one dataset.
 func NewTrainer(m *Method, rate float64, seed uint64) *hvae.Trainer[float64] {
 	t := hvae.NewTrainer(m.Params, hvae.RMSProp[float64]{Rate: rate}, func(b *hvae.Block[float64]) *ad.Var[float64] {
-		return ad.BroadcastTo(m.ELBO(b.Params, b.Noise(m.NoiseRows)), 1, len(b.Batch))
+		return ad.BroadcastTo(m.ELBO(m.vars(b), b.Noise(m.NoiseRows, 1)), 1, b.Size)
 	})
 	t.BlockSize, t.Seed = 100, seed
 	return t
@@ -41,20 +41,20 @@ func (c Config) Train(ctx context.Context, method string, d, k int, progress fun
 	truth := Truth(d)
 	data := Draw(ctx, truth, c.Points, stream("data"))
 	m := NewMethod(method, data, stream("start "+method))
-	trainer, draws := NewTrainer(m, c.Rate, stream("noise "+method).Uint64()), make([]int, c.Draws)
+	trainer := NewTrainer(m, c.Rate, stream("noise "+method).Uint64())
 	var err error
 	for err == nil && trainer.Steps() < c.Iterations {
 		if trainer.Steps()%100 == 0 {
 			progress(min(100, c.Iterations-trainer.Steps()))
 		}
-		_, err = trainer.Step(ctx, draws)
+		_, err = trainer.Step(ctx, hvae.Draws(c.Draws))
 	}
 	o := Outcome{Method: method, Dims: d, Datasets: 1}
 	if err == nil {
-		o.ELBO, _, err = trainer.Evaluate(ctx, make([]int, 10_000), trainer.Seed, trainer.Bound)
+		o.ELBO, _, err = trainer.Evaluate(ctx, hvae.Draws(10_000), trainer.Seed, trainer.Bound)
 	}
 	if m.Temperature != nil {
-		trainer.Each(ctx, draws[:1], 0, func(b *hvae.Block[float64]) { o.Beta0, o.Volume = m.Temperature(b.Params) })
+		trainer.Each(ctx, hvae.Draws(1), 0, func(b *hvae.Block[float64]) { o.Beta0, o.Volume = m.Temperature(m.vars(b)) })
 	}
 	if ctx.Err() != nil { // possibly before all dimensions were drawn
 		return Outcome{}, ctx.Err()

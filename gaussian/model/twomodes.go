@@ -9,6 +9,7 @@ import (
 	"hvae/hvae"
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // TwoModes is a target that shows the effect of tempering (section 2.3). It is a density on the plane with two narrow
@@ -51,7 +52,9 @@ func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand, paths boo
 	for len(draws) < n && ctx.Err() == nil {
 		t.Reset()
 		batch := make([]TwoModesDraw, min(500, n-len(draws)))
-		epsilon, gamma0 := hvae.Noise(&t, rng, 2, len(batch)), hvae.Noise(&t, rng, 2, len(batch))
+		noise := t.Matrix(4, len(batch))
+		random.FillNormal(rng, noise)
+		epsilon, gamma0 := t.Const(noise.RowRange(0, 2)), t.Const(noise.RowRange(2, 4))
 		prior := hvae.DiagonalNormal[float64]{Mean: t.Const(TwoModes.Modes[1].Mean), SD: t.Fill(2, 1, f.PriorSD)}
 		flow := &hvae.Flow[float64]{Target: TwoModes, K: f.K, StepSize: t.Fill(1, 2, f.StepSize), Tempering: f.tempering(&t)}
 		sample := hvae.HIS(flow, prior, epsilon, gamma0)

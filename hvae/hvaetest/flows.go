@@ -81,7 +81,10 @@ const PriorMean, PriorSD = 0.2, 1.1
 // HIS returns n draws of Algorithm 1 in dims dimensions.
 func HIS(t *ad.Tape[float64], f *hvae.Flow[float64], dims, n int, rng *rand.Rand) hvae.Sample[float64] {
 	prior := hvae.DiagonalNormal[float64]{Mean: t.Fill(dims, 1, PriorMean), SD: t.Fill(dims, 1, PriorSD)}
-	return hvae.HIS(f, prior, hvae.Noise(t, rng, dims, n), hvae.Noise(t, rng, dims, n))
+	epsilon, gamma0 := t.Matrix(dims, n), t.Matrix(dims, n)
+	random.FillNormal(rng, epsilon)
+	random.FillNormal(rng, gamma0)
+	return hvae.HIS(f, prior, t.Const(epsilon), t.Const(gamma0))
 }
 
 // Draws returns log p̂ for n draws of HIS with the flow of scheme s in dims dimensions, where n is rounded up to a

@@ -7,6 +7,7 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 	"hvae/mnist/model"
 )
 
@@ -30,8 +31,10 @@ func importance(ctx context.Context, t *ad.Tape[float32], c model.Checkpoint, x 
 	for len(logs) < samples && ctx.Err() == nil {
 		n := min(samplesAtOnce, samples-len(logs))
 		t.Reset()
-		epsilon, gamma0 := hvae.Noise(t, rng, c.Config.Latent, n), hvae.Noise(t, rng, c.Config.Latent, n)
-		sample := c.Network(t).Draw(t.Const(x), t.Const(mean.Value), t.Const(std.Value), epsilon, gamma0)
+		epsilon, gamma0 := t.Matrix(c.Config.Latent, n), t.Matrix(c.Config.Latent, n)
+		random.FillNormal(rng, epsilon)
+		random.FillNormal(rng, gamma0)
+		sample := c.Network(t).Draw(t.Const(x), t.Const(mean.Value), t.Const(std.Value), t.Const(epsilon), t.Const(gamma0))
 		for _, v := range sample.LogEstimate().Value.Data {
 			logs = append(logs, float64(v))
 		}
@@ -49,7 +52,7 @@ func each(ctx context.Context, n, times, size int, f func(b *hvae.Block[float32]
 		columns[i] = i / times
 	}
 	e := hvae.Evaluator[float32]{BlockSize: size}
-	e.Each(ctx, columns, 0, f) // returns only ctx's error
+	e.Each(ctx, hvae.Columns(columns), 0, f) // returns only ctx's error
 }
 
 const leapfrogs = 5 // number of leapfrog steps of a Markov kernel

@@ -172,16 +172,19 @@ type State struct {
 	RateChanged bool      `json:"lr_changed"` // whether a resumed run has changed the learning rate
 	Metrics     []Metrics `json:"metrics"`    // of all finished epochs
 
-	Params []Param[float32] `json:"-"` // current parameters, with the averages of Adamax
-	Best   []Param[float32] `json:"-"` // parameters after the best epoch; nil until the first epoch has ended
+	Params []Param[float32] `json:"-"` // current parameters
+	// Averages are the running averages of Adamax for each of Params (hvae.ParamState).
+	Averages []linalg.Matrix[float32] `json:"-"`
+	Best     []Param[float32]         `json:"-"` // parameters after the best epoch; nil until the first epoch has ended
 }
 
 // Encode returns the contents of state.safetensors.
 func (s *State) Encode() []byte {
 	progress, _ := json.Marshal(s) // cannot fail, because all numbers are finite
 	f := safetensors.File{Metadata: map[string]string{"format": stateFormat, "progress": string(progress)}}
-	for _, p := range s.Params {
-		f.Tensors = append(f.Tensors, p.tensor("", p.Value.Data), p.tensor(meanPrefix, p.Averages.Row(0)), p.tensor(normPrefix, p.Averages.Row(1)))
+	for i, p := range s.Params {
+		averages := s.Averages[i]
+		f.Tensors = append(f.Tensors, p.tensor("", p.Value.Data), p.tensor(meanPrefix, averages.Row(0)), p.tensor(normPrefix, averages.Row(1)))
 	}
 	for _, p := range s.Best {
 		f.Tensors = append(f.Tensors, p.tensor(bestPrefix, p.Value.Data))
@@ -209,9 +212,9 @@ func DecodeState(b []byte) (*State, error) {
 	}
 	params, err := decodeParams(f, s.Settings.Config, prefixes...)
 	s.Params, s.Best = params[""], params[bestPrefix]
-	for i, p := range s.Params {
+	for i := range s.Params {
 		mean, norm := params[meanPrefix][i].Value.Data, params[normPrefix][i].Value.Data
-		p.Averages = linalg.Of(2, len(mean), slices.Concat(mean, norm))
+		s.Averages = append(s.Averages, linalg.Of(2, len(mean), slices.Concat(mean, norm)))
 	}
 	return s, err
 }
@@ -229,7 +232,7 @@ func (s *State) parse(text string) error {
 	return s.Settings.Check()
 }
 
-// CloneParams returns a deep copy of the parameters, but without the averages of the optimiser.
+// CloneParams returns a deep copy of the parameters.
 func CloneParams[T linalg.Float](params []Param[T]) (copies []Param[T]) {
 	for _, p := range params {
 		p.Param = &hvae.Param[T]{Name: p.Name, Value: p.Value.Clone()}

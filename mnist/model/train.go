@@ -25,21 +25,24 @@ func (c Config) BlockSize(n int) int {
 	return (n + quarter*blocks - 1) / (quarter * blocks) * quarter
 }
 
-// Bound returns the training bound for the settings, with which an hvae.Trainer trains a model by Algorithm 2. Its
-// columns are images. The function binarise sets column j of x [784×B] to a binarisation of the image with the given
+// Bound returns the training bound for the settings, with which an hvae.Trainer trains params by Algorithm 2. Its columns
+// are images. The function binarise sets column j of x [784×B] to a binarisation of the image with the given
 // index. It may draw random numbers from rng, the random stream of the column, and must be safe for concurrent use.
-func Bound[T linalg.Float](s Settings, binarise func(x linalg.Matrix[T], j, image int, rng *rand.Rand)) hvae.Bound[T] {
+func Bound[T linalg.Float](s Settings, params []Param[T], binarise func(x linalg.Matrix[T], j, image int, rng *rand.Rand)) hvae.Bound[T] {
 	return func(b *hvae.Block[T]) *ad.Var[T] {
-		x := b.Tape.Matrix(pixels, len(b.Batch))
+		x, vars := b.Tape.Matrix(pixels, b.Size), make([]*ad.Var[T], len(params))
+		for i, p := range params {
+			vars[i] = b.Var(p.Param)
+		}
 		for j, image := range b.Batch {
 			binarise(x, j, image, b.Rng(j))
 		}
-		n := NewNetwork(s.Config, b.Params)
+		n := NewNetwork(s.Config, vars)
 		n.flow.Recompute = s.Recompute
-		epsilon := b.Draws(s.Latent, max(1, s.Draws))
+		epsilon := b.Noise(s.Latent, max(1, s.Draws))
 		gamma0 := epsilon // which a VAE ignores
 		if s.Kind == "hvae" {
-			gamma0 = b.Draws(s.Latent, max(1, s.Draws))
+			gamma0 = b.Noise(s.Latent, max(1, s.Draws))
 		}
 		return n.ELBO(b.Tape.Const(x), epsilon, gamma0)
 	}
@@ -51,7 +54,7 @@ func NewTrainer[T linalg.Float](s Settings, params []Param[T], bound hvae.Bound[
 	for _, p := range params {
 		all = append(all, p.Param)
 	}
-	t := hvae.NewTrainer(all, hvae.NewAdamax(T(s.Rate)), bound)
+	t := hvae.NewTrainer(all, hvae.Adamax[T]{Rate: T(s.Rate)}, bound)
 	t.Seed = s.Seed
 	return t
 }
