@@ -130,14 +130,7 @@ func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f fun
 // not finite.
 func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (mean float64, values []float64, err error) {
 	p := evaluation[T](batch, seed)
-	values = make([]float64, batch.size)
-	mean, err = e.each(ctx, p, func(b *Block[T]) float64 {
-		row := bound.row(b)
-		for j, v := range row.Value.Data {
-			values[b.First+j] = float64(v)
-		}
-		return float64(ad.Sum(row).Scalar())
-	})
+	mean, values, err = e.evaluate(ctx, p, bound)
 	if err == nil && slices.ContainsFunc(values, math.IsNaN) {
 		err = e.diagnose(ctx, p, bound, fmt.Sprintf("the bound (%v) is not finite", mean), func(b *Block[T], sum *ad.Var[T]) (bool, string) {
 			return math.IsNaN(float64(sum.Scalar())), ""
@@ -147,6 +140,36 @@ func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, b
 		return 0, nil, err
 	}
 	return mean, values, nil
+}
+
+// Evidence estimates the evidence of a single target from n draws of Sample.LogEstimate; see Evaluate. A draw whose log p̂
+// is NaN counts as p̂ = 0 (Evidence.Diverged). Evidence returns an error if ctx is done before the end, or if all draws
+// have p̂ = 0. The error then names the first operation whose result is not finite.
+func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEstimate Bound[T]) (Evidence, error) {
+	p := evaluation[T](Draws(n), seed)
+	_, logs, err := e.evaluate(ctx, p, logEstimate)
+	if err != nil {
+		return Evidence{}, err
+	}
+	evidence := ImportanceEstimate(logs)
+	if math.IsInf(evidence.Log, -1) {
+		what := fmt.Sprintf("p̂ is 0 in all %d draws, of which %d diverged", n, evidence.Diverged)
+		return evidence, e.diagnose(ctx, p, logEstimate, what, func(*Block[T], *ad.Var[T]) (bool, string) { return true, "" })
+	}
+	return evidence, nil
+}
+
+// evaluate returns the value of a bound for each column of a pass, and the mean of these values.
+func (e *Evaluator[T]) evaluate(ctx context.Context, p pass[T], bound Bound[T]) (mean float64, values []float64, err error) {
+	values = make([]float64, p.batch.size)
+	mean, err = e.each(ctx, p, func(b *Block[T]) float64 {
+		row := bound.row(b)
+		for j, v := range row.Value.Data {
+			values[b.First+j] = float64(v)
+		}
+		return float64(ad.Sum(row).Scalar())
+	})
+	return mean, values, err
 }
 
 // diagnose computes the blocks of a pass again, up to the first block for which failed returns true, given the sum of

@@ -27,7 +27,7 @@ var twoModes = hvaetest.TwoModes{LogEvidence: -3, Modes: [2]hvaetest.Mode{
 // With tempering, the flow reaches both modes.
 func ExampleHIS() {
 	var evaluator hvae.Evaluator[float64] // computes the draws in blocks, on all cores
-	elbo, logs, err := evaluator.Evaluate(context.Background(), hvae.Draws(10_000), 1, func(b *hvae.Block[float64]) *ad.Var[float64] {
+	e, err := evaluator.Evidence(context.Background(), 10_000, 1, func(b *hvae.Block[float64]) *ad.Var[float64] {
 		flow := &hvae.Flow[float64]{
 			Target:    twoModes,
 			K:         10,
@@ -39,12 +39,9 @@ func ExampleHIS() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	e := hvae.ImportanceEstimate(logs)
-	fmt.Printf("log p(x) = %.2f ± %.2f, tail shape %.1f\n", e.Log, e.StandardError, e.TailShape)
-	fmt.Printf("ELBO     = %.2f\n", elbo)
+	fmt.Println(e)
 	// Output:
-	// log p(x) = -2.99 ± 0.03, tail shape 0.3
-	// ELBO     = -4.68
+	// log p(x) = -2.989 ± 0.032; ELBO -4.680; k̂ 0.30; 879 effective draws of 10000
 }
 
 // logistic is Bayesian logistic regression with weights z ~ N(0, I). Row i of X [N×ℓ] has the
@@ -81,9 +78,8 @@ func ExampleTrainer() {
 			log.Fatal(err)
 		}
 	}
-	bound, logs, _ := trainer.Evaluate(context.Background(), hvae.Draws(10_000), 1, estimate)
-	e := hvae.ImportanceEstimate(logs)
-	fmt.Printf("ELBO %.3f, log p(x) = %.3f ± %.3f\n", bound, e.Log, e.StandardError)
+	e, _ := trainer.Evidence(context.Background(), 10_000, 1, estimate)
+	fmt.Printf("ELBO %.3f, log p(x) = %.3f ± %.3f\n", e.ELBO, e.Log, e.StandardError)
 	// Output:
 	// ELBO -4.117, log p(x) = -4.102 ± 0.002
 }
@@ -222,11 +218,10 @@ func (c conjugate) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
 // If a target is a ClosedForm, leapfrog steps use its formula for ∇U.
 func ExampleClosedForm() {
 	var evaluator hvae.Evaluator[float64]
-	_, logs, _ := evaluator.Evaluate(context.Background(), hvae.Draws(1000), 1, func(b *hvae.Block[float64]) *ad.Var[float64] {
+	e, _ := evaluator.Evidence(context.Background(), 1000, 1, func(b *hvae.Block[float64]) *ad.Var[float64] {
 		flow := &hvae.Flow[float64]{Target: conjugate{linalg.Column(1.0, -2)}, K: 8, StepSize: b.Tape.Fill(1, 2, 0.15)}
 		return hvae.HIS(flow, hvae.StandardNormal[float64]{}, b.Noise(2, 1), b.Noise(2, 1)).LogEstimate()
 	})
-	e := hvae.ImportanceEstimate(logs)
 	exact := -math.Log(4*math.Pi) - (1.0+4.0)/4
 	fmt.Printf("log p(x) = %.3f ± %.3f, exactly %.3f\n", e.Log, e.StandardError, exact)
 	// Output:

@@ -88,15 +88,78 @@ func TestTailShapeAgreesWithAnotherImplementation(t *testing.T) {
 	}
 }
 
-// If the largest weight dwarfs the tail, k̂ must be +Inf, not NaN. If all weights are equal, k̂ must be NaN.
+// If the largest weight dwarfs the tail, k̂ must be +Inf, and if all weights are equal, it must be −Inf. It must be
+// undefined for fewer than 100 draws, or if the largest value below the tail occurs also in its first quarter.
 func TestTailShapeOfDegenerateWeights(t *testing.T) {
-	for scale, want := range map[float64]float64{1e3: math.Inf(1), math.Inf(1): math.Inf(1), 0: math.NaN()} {
-		logs := make([]float64, 100)
+	inf := math.Inf(1)
+	for _, c := range []struct {
+		draws       int
+		scale, want float64
+	}{{100, 1e3, inf}, {100, inf, inf}, {100, 0, -inf}, {100, 1e-5, -inf}, {99, 1, math.NaN()}, {100, 100, math.NaN()}} {
+		logs := make([]float64, c.draws) // one weight 1, and others of at most exp(−scale)
 		for i := range logs[1:] {
-			logs[i+1] = -scale * (1 + float64(i%7))
+			logs[i+1] = -c.scale * (1 + float64(i%2))
 		}
-		if got := hvae.ImportanceEstimate(logs).TailShape; got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
-			t.Errorf("one weight 1 and 99 weights of at most exp(-%v): k̂ = %v, want %v", scale, got, want)
+		e := hvae.ImportanceEstimate(logs)
+		if got := e.TailShape; got != c.want && !(math.IsNaN(got) && math.IsNaN(c.want)) || e.HeavyTail() != (got == inf) {
+			t.Errorf("%+v: k̂ = %v, and HeavyTail is %v", c, got, e.HeavyTail())
+		}
+	}
+	for draws, want := range map[int]float64{100: 0.5, 1000: 2. / 3, 10_000: 0.7} {
+		if got := (hvae.Evidence{Draws: draws}).TailLimit(); !(math.Abs(got-want) <= 1e-15) {
+			t.Errorf("for %d draws, the limit of k̂ is %v, want %v", draws, got, want)
+		}
+	}
+}
+
+// Draws with log p̂ = NaN must count as p̂ = 0. For p̂ = 1, 3 and two zeros, of which one diverged, the mean is 1, the
+// variance is 2, and (Σ p̂)²/Σ p̂² = 1.6.
+func TestDivergedDrawsCountAsZero(t *testing.T) {
+	e := hvae.ImportanceEstimate([]float64{0, math.NaN(), math.Log(3), math.Inf(-1)})
+	if !(math.Abs(e.Log) <= 1e-15 && math.Abs(e.StandardError-math.Sqrt(2./4)) <= 1e-15 && math.Abs(e.EffectiveDraws-1.6) <= 1e-15) {
+		t.Errorf("the estimate is %+v, want log 1 with the standard error √½ and 1.6 effective draws", e)
+	}
+	want := "log p(x) = 0.000 ± 0.707; ELBO undefined (diverged draws: 1); k̂ undefined for fewer than 100 draws; 2 effective draws of 4"
+	if got := e.String(); got != want || !math.IsNaN(e.ELBO) || e.Diverged != 1 {
+		t.Errorf("the estimate is printed as %q, want %q", got, want)
+	}
+	mustPanic(t, "there are no draws", func() { hvae.ImportanceEstimate(nil) })
+}
+
+// rosenbrock is the target with the potential (1 − x)² + 100(y − x²)². With ε = 0.1, some paths diverge.
+type rosenbrock struct{}
+
+func (rosenbrock) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+	x, y := ad.RowRange(z, 0, 1), ad.RowRange(z, 1, 2)
+	valley := ad.Scale(ad.Square(ad.Sub(y, ad.Square(x))), 100)
+	return ad.Neg(ad.Add(ad.Square(ad.AddConst(x, -1)), valley))
+}
+
+// Some paths diverge, but the other draws give an estimate. If all draws have p̂ = 0, because a standard deviation or a
+// factor of the momentum is 0, this is an error that names the operation.
+func TestEvidenceSurvivesDivergedDraws(t *testing.T) {
+	draw := func(epsilon, sd, alpha, s float64) hvae.Bound[float64] {
+		return func(b *hvae.Block[float64]) *ad.Var[float64] {
+			f := &hvae.Flow[float64]{Target: rosenbrock{}, K: 20, StepSize: b.Tape.Fill(1, 2, epsilon)}
+			f.Tempering = hvae.UntiedTempering(b.Tape.Fill(20, 1, alpha), b.Tape.Scalar(s))
+			prior := hvae.DiagonalNormal[float64]{Mean: b.Tape.Fill(2, 1, 0.5), SD: b.Tape.Fill(2, 1, sd)}
+			return hvae.HIS(f, prior, b.Noise(2, 1), b.Noise(2, 1)).LogEstimate()
+		}
+	}
+	var evaluator hvae.Evaluator[float64]
+	e, err := evaluator.Evidence(t.Context(), 2000, 1, draw(0.1, 1, 1, 1))
+	if err != nil || e.Diverged == 0 || e.Diverged == 2000 || math.IsInf(e.Log, 0) || math.IsNaN(e.Log) {
+		t.Errorf("Evidence returns %+v and the error %v; want a finite estimate with some, but not all, draws diverged", e, err)
+	}
+	for want, bound := range map[string]hvae.Bound[float64]{
+		"first in a constant, [2×1], whose element (0, 0) is -Inf":  draw(0.01, 0, 1, 1),
+		"first in a constant, [20×1], whose element (0, 0) is -Inf": draw(0.01, 1, 0, 1),
+		"first in a constant, [1×1], whose element (0, 0) is -Inf":  draw(0.01, 1, 1, 0),
+		"of which 200 diverged: columns 0 to 15 of the batch":       draw(1e200, 1, 1, 1),
+	} {
+		_, err := evaluator.Evidence(t.Context(), 200, 1, bound)
+		if text := fmt.Sprint(err); !strings.HasPrefix(text, "p̂ is 0 in all 200 draws") || !strings.Contains(text, want) {
+			t.Errorf("Evidence returns the error %q, want an error that contains %q", text, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package hvae
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -8,28 +9,78 @@ import (
 	"hvae/linalg"
 )
 
-// An Evidence is an estimate of log p_θ(x) from L draws of p̂_θ(x).
+// An Evidence is an estimate of log p_θ(x) from L draws of p̂_θ(x). A draw diverges if its log p̂ is NaN, for example
+// because leapfrog steps overflow. It counts as p̂ = 0, so that E[Log] is still at most log p_θ(x).
 type Evidence struct {
-	Log           float64 // log (1/L) Σ p̂ᵢ
-	StandardError float64 // of Log, sd(p̂)/(√L · mean(p̂)) by the delta method; NaN for L = 1
+	Log float64 // log (1/L) Σ p̂ᵢ
+	// StandardError is the standard error of Log, sd(p̂)/(√L · mean(p̂)) by the delta method. It is NaN for L = 1. It is
+	// too small if p̂ has infinite variance, so it requires TailShape < ½.
+	StandardError float64
+	ELBO          float64 // mean of log p̂ᵢ; NaN if a draw has diverged
 	// TailShape is the shape k̂ of a generalised Pareto distribution that is fitted to the tail, the largest min(L/5,
-	// 3√L) values p̂ᵢ. For k̂ > ½, p̂ has infinite variance and StandardError is too small. For k̂ > 0.7, no practical L
-	// suffices (Vehtari et al., Pareto smoothed importance sampling, 2024). TailShape is +Inf if the largest p̂ᵢ exceeds
-	// the first quartile of the tail by more than a factor of e⁷⁰⁰. It is NaN if the tail has fewer than five values, or
-	// if its first quartile equals the largest value below the tail, up to rounding relative to the largest p̂ᵢ.
-	TailShape float64
+	// 3√L) values p̂ᵢ (Vehtari et al., Pareto smoothed importance sampling, 2024). For k̂ > ½, p̂ has infinite variance.
+	// TailShape is −Inf if the values in the tail differ by less than 0.1 %, and +Inf if the largest p̂ᵢ exceeds the first
+	// quartile of the tail by more than a factor of e⁷⁰⁰. It is NaN if L < 100, because k̂ is then too uncertain, if Log
+	// is infinite, or if the first quartile of the tail equals the largest value below the tail.
+	TailShape      float64
+	EffectiveDraws float64 // (Σ p̂ᵢ)²/Σ p̂ᵢ², from 1, if a single draw dominates, to L; 0 if Log is infinite
+	Draws          int     // L
+	Diverged       int     // number of diverged draws
 }
 
-// ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L draws of log p̂_θ(x) (Burda, Grosse
+// fewest is the smallest number of draws for which TailShape is defined.
+const fewest = 100
+
+// TailLimit returns the largest TailShape of a reliable estimate, min(1 − 1/log₁₀ L, 0.7), such as 0.667 for L = 1,000
+// (Vehtari et al., 2024). They smooth the largest p̂ᵢ. ImportanceEstimate does not, so StandardError requires less, k̂ < ½.
+func (e Evidence) TailLimit() float64 { return min(1-1/math.Log10(float64(e.Draws)), 0.7) }
+
+// HeavyTail reports whether TailShape exceeds TailLimit. Then the estimate is unreliable, and no practical L suffices.
+func (e Evidence) HeavyTail() bool { return e.TailShape > e.TailLimit() }
+
+// String returns all results in a line of text.
+func (e Evidence) String() string {
+	elbo, tail := fmt.Sprintf("%.3f", e.ELBO), fmt.Sprintf("%.2f", e.TailShape)
+	if e.Diverged > 0 {
+		elbo = fmt.Sprintf("undefined (diverged draws: %d)", e.Diverged)
+	}
+	switch {
+	case e.Draws < fewest:
+		tail = fmt.Sprintf("undefined for fewer than %d draws", fewest)
+	case e.HeavyTail():
+		tail += fmt.Sprintf(", which is above %.2f", e.TailLimit())
+	}
+	return fmt.Sprintf("log p(x) = %.3f ± %.3f; ELBO %s; k̂ %s; %.0f effective draws of %d", e.Log, e.StandardError, elbo, tail, e.EffectiveDraws, e.Draws)
+}
+
+// ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L ≥ 1 draws of log p̂_θ(x) (Burda, Grosse
 // and Salakhutdinov, 2016). The expectation of the estimate is at most log p_θ(x) and grows with L.
 func ImportanceEstimate(logEstimates []float64) Evidence {
-	mean := linalg.LogSumExp(logEstimates) - math.Log(float64(len(logEstimates)))
-	ratios := make([]float64, len(logEstimates)) // p̂ᵢ/mean
-	for i, l := range logEstimates {
-		ratios[i] = math.Exp(l - mean)
+	require(len(logEstimates) > 0, "ImportanceEstimate: there are no draws")
+	e := Evidence{Draws: len(logEstimates), TailShape: math.NaN()}
+	e.ELBO, _ = linalg.MeanSE(logEstimates)
+	logs := slices.Clone(logEstimates)
+	for i, l := range logs {
+		if math.IsNaN(l) {
+			e.Diverged++
+			logs[i] = math.Inf(-1)
+		}
 	}
-	_, se := linalg.MeanSE(ratios)
-	return Evidence{mean, se, tailShape(logEstimates)}
+	e.Log = linalg.LogSumExp(logs) - math.Log(float64(len(logs)))
+	ratios, squares := make([]float64, len(logs)), 0.0 // p̂ᵢ/mean, and the sum of their squares
+	for i, l := range logs {
+		ratios[i] = math.Exp(l - e.Log)
+		squares += ratios[i] * ratios[i]
+	}
+	_, e.StandardError = linalg.MeanSE(ratios)
+	if math.IsInf(e.Log, 0) {
+		return e
+	}
+	e.EffectiveDraws = float64(len(logs)) * float64(len(logs)) / squares
+	if len(logs) >= fewest {
+		e.TailShape = tailShape(logs)
+	}
+	return e
 }
 
 // ImportanceBound returns log (1/L) Σ p̂ᵢ [1×B] over the L adjacent draws of each column of log p̂ [1×(B·L)]. Its
@@ -48,19 +99,19 @@ func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] 
 	return ad.Reshape(ad.Add(ad.Log(mean), shift), 1, B)
 }
 
-// tailShape returns Evidence.TailShape, given the logarithms of the values p̂ᵢ. It computes the empirical
-// Bayes estimate of Zhang and Stephens (2009) and shrinks it towards ½ by the weak prior of Vehtari et al.
+// tailShape returns Evidence.TailShape, given the logarithms of at least 100 values p̂ᵢ. It computes the empirical Bayes
+// estimate of Zhang and Stephens (2009) and shrinks it towards ½ by the weak prior of Vehtari et al.
 func tailShape(logWeights []float64) float64 {
 	l := len(logWeights)
 	n := int(math.Ceil(min(float64(l)/5, 3*math.Sqrt(float64(l)))))
-	if n < 5 {
-		return math.NaN()
-	}
 	x := slices.Sorted(slices.Values(logWeights))
 	largest, cutoff := x[l-1], x[l-n-1]
 	x = x[l-n:]
 	quartile := (n+2)/4 - 1 // index of the first quartile
-	if x[quartile]-largest < -700 {
+	switch {
+	case largest-cutoff < 1e-3:
+		return math.Inf(-1)
+	case x[quartile]-largest < -700:
 		return math.Inf(1)
 	}
 	for i, w := range x {

@@ -84,7 +84,7 @@ func TestEvalMatchesTheOracle(t *testing.T) {
 			if c.runs > 1 {
 				want = fmt.Sprintf("ELBO %.2f ± %.2f\nNLL  %.2f ± %.2f\n", got["elbo"], got["elbo_sd"], got["nll"], got["nll_sd"])
 			}
-			if c.samples > 20 {
+			if c.samples >= 100 {
 				want += fmt.Sprintf("tail shape of the importance weights %.2f, above 0.7 for %.0f %% of the images\n", got["tail_shape"], 100*heavy)
 			} else {
 				heavy = math.NaN()

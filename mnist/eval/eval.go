@@ -36,7 +36,7 @@ type Evaluation struct {
 
 	// TailShape is the tail shape of the importance weights (hvae.Evidence), averaged over images and runs.
 	// HeavyTails is the fraction of tail shapes above 0.7, which indicate unreliable estimates. Both are
-	// undefined if there are fewer than 21 samples, or if any tail shape is NaN or infinite.
+	// undefined if there are fewer than 100 samples, or if any tail shape is NaN or infinite.
 	TailShape  Number `json:"tail_shape"`
 	HeavyTails Number `json:"heavy_tails"`
 
