@@ -43,7 +43,7 @@ func sin(a *ad.Var[float64]) *ad.Var[float64] {
 type sinRule struct{}
 
 func (sinRule) Pull(s *ad.Sweep[float64], y, ybar *ad.Var[float64]) {
-	a := y.Operand(0)
+	a := y.Operands()[0]
 	s.Accumulate(a, ad.Mul(ybar, sin(ad.AddConst(a, math.Pi/2))))
 }
 

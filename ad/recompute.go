@@ -6,19 +6,16 @@ import (
 	"hvae/linalg"
 )
 
-// A Program is a part of a computation that can be repeated. It must use operations on the tape of
-// its arguments and compute the same result in each call. It may call Grad, but not Backward. It
-// must not keep the variables that it creates.
-type Program[T linalg.Float] func(args []*Var[T]) *Var[T]
-
-// Recomputed returns p(args) without keeping the intermediate variables (gradient checkpointing:
-// Chen et al., 2016). To compute gradients, Backward runs the program again. A chain of programs
-// therefore needs memory for the results of all programs, but for the intermediate variables of only one.
+// Recomputed returns p(args) without keeping the intermediate variables (gradient checkpointing: Chen et al., 2016). To
+// compute gradients, Backward runs the program p again. A chain of programs therefore needs memory for the results of
+// all programs, but for the intermediate variables of only one.
 //
-// Backward returns bit-identical gradients with and without Recomputed. Grad cannot differentiate the
-// result and panics. At least one argument is required. The program may also use variables that are not in
-// args, but both runs must use the same variables.
-func Recomputed[T linalg.Float](p Program[T], args ...*Var[T]) *Var[T] {
+// The program must use operations on the tape of its arguments and compute the same result in each call. It may call
+// Grad, but not Backward. It must not keep the variables that it creates. It may also use variables that are not in
+// args, but both runs must use the same variables. At least one argument is required.
+//
+// Backward returns bit-identical gradients with and without Recomputed. Grad cannot differentiate the result and panics.
+func Recomputed[T linalg.Float](p func(args []*Var[T]) *Var[T], args ...*Var[T]) *Var[T] {
 	t := args[0].tape
 	if t.KeepAll {
 		return p(args)
@@ -27,8 +24,8 @@ func Recomputed[T linalg.Float](p Program[T], args ...*Var[T]) *Var[T] {
 	result := p(args).Value
 	operands := slices.Clone(args)
 	for _, v := range t.vars[start.n:t.n] { // the operands include all live variables that the program uses
-		for _, x := range v.in {
-			if v.rule != nil && x != nil && x.live && x.index < start.n && !slices.Contains(operands, x) {
+		for _, x := range v.Operands() {
+			if x != nil && x.live && x.index < start.n && !slices.Contains(operands, x) {
 				operands = append(operands, x)
 			}
 		}
@@ -42,7 +39,7 @@ func Recomputed[T linalg.Float](p Program[T], args ...*Var[T]) *Var[T] {
 // recomputed is the differentiation rule of Recomputed. The operands are the arguments of the program,
 // followed by the other live variables that it uses.
 type recomputed[T linalg.Float] struct {
-	program Program[T]
+	program func(args []*Var[T]) *Var[T]
 	args    int // number of arguments
 }
 

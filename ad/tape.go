@@ -21,7 +21,6 @@ package ad
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -73,9 +72,6 @@ func (t *Tape[T]) Reset() {
 	t.rewind(&record[T]{})
 }
 
-// All returns an iterator over the variables on the tape, in the order in which they were created.
-func (t *Tape[T]) All() iter.Seq[*Var[T]] { return slices.Values(t.vars[:t.n]) }
-
 // Len returns the number of variables on the tape.
 func (t *Tape[T]) Len() int { return t.n }
 
@@ -124,7 +120,7 @@ func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
 // FirstNonFinite returns the first variable on the tape that contains a NaN or an infinity, and a description
 // of its operation, its shape and the first such element. It returns nil if all elements are finite.
 func (t *Tape[T]) FirstNonFinite() (v *Var[T], description string) {
-	for v := range t.All() {
+	for _, v := range t.vars[:t.n] {
 		j := slices.IndexFunc(v.Value.Data, func(x T) bool { return x-x != 0 })
 		if j < 0 {
 			continue
@@ -148,8 +144,14 @@ func (v *Var[T]) Tape() *Tape[T] { return v.tape }
 // respect to live variables.
 func (v *Var[T]) Live() bool { return v.live }
 
-// Operand returns operand i of the recorded operation that computed y, counting from 0.
-func (y *Var[T]) Operand(i int) *Var[T] { return y.in[i] }
+// Operands returns the operands of the recorded operation that computed y. The caller must not change the
+// slice. It is empty if y is a leaf or a constant.
+func (y *Var[T]) Operands() []*Var[T] {
+	if y.rule == nil {
+		return nil
+	}
+	return y.in
+}
 
 // shape returns v.Value.Shape(). It does not call the method, which would slow down small training steps by 5 %.
 func (v *Var[T]) shape() linalg.Shape { return linalg.Shape{Rows: v.Value.Rows, Cols: v.Value.Cols} }

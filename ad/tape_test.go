@@ -154,7 +154,7 @@ func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
 		y = Recomputed(sumAndProduct, y, y)
 		y = addWithRule(func(s *Sweep[float64], y, ybar variable) {
 			tape.Matrix(64, 64) // memory that Backward must reuse after the rule has returned
-			s.Accumulate(y.Operand(0), ybar)
+			s.Accumulate(y.in[0], ybar)
 		}, y, tape.Const(x.Value))
 	}
 	n, chunks := tape.Len(), len(tape.chunks)
@@ -227,7 +227,7 @@ func TestATapeWorksAfterARuleHasPanicked(t *testing.T) {
 	run := func(sweep func(F, x variable) []float64) []float64 {
 		x := tape.Leaf(linalg.Of(2, 2, []float64{0.3, -0.5, 0.7, 0.2}))
 		y := addWithRule(func(s *Sweep[float64], y, ybar variable) {
-			s.Accumulate(y.Operand(0), Scale(ybar, 2))
+			s.Accumulate(y.in[0], Scale(ybar, 2))
 			if fail {
 				tape.Const(y.Value)
 				panic("a rule failed")

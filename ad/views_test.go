@@ -151,32 +151,32 @@ func TestContributionsAreNotOverwritten(t *testing.T) {
 		wantA, wantB func(a, b float64) float64 // the gradients of y + a² + b²
 	}{
 		"operands": {func(s *Sweep[float64], y, ybar variable) {
-			s.Accumulate(y.Operand(0), y.Operand(1))
-			s.Accumulate(y.Operand(1), y.Operand(0))
+			s.Accumulate(y.in[0], y.in[1])
+			s.Accumulate(y.in[1], y.in[0])
 		},
 			func(a, b float64) float64 { return 2*a + b }, func(a, b float64) float64 { return 2*b + a }},
 		"the operation's result": {func(s *Sweep[float64], y, ybar variable) {
-			s.Accumulate(y.Operand(0), y)
-			s.Accumulate(y.Operand(1), y)
+			s.Accumulate(y.in[0], y)
+			s.Accumulate(y.in[1], y)
 		},
 			func(a, b float64) float64 { return 3*a + b }, func(a, b float64) float64 { return 3*b + a }},
 		"views of the adjoint": {func(s *Sweep[float64], y, ybar variable) {
 			for i := range 2 {
-				s.Accumulate(y.Operand(i), Reshape(Reshape(ybar, 1, 6), 2, 3))
+				s.Accumulate(y.in[i], Reshape(Reshape(ybar, 1, 6), 2, 3))
 			}
 		}, func(a, b float64) float64 { return 2*a + 1 }, func(a, b float64) float64 { return 2*b + 1 }},
 		"a result of the rule": {func(s *Sweep[float64], y, ybar variable) {
 			g := Scale(ybar, 3)
-			s.Accumulate(y.Operand(0), g)
-			s.Accumulate(y.Operand(0), ybar)
-			s.Accumulate(y.Operand(1), g)
+			s.Accumulate(y.in[0], g)
+			s.Accumulate(y.in[0], ybar)
+			s.Accumulate(y.in[1], g)
 		}, func(a, b float64) float64 { return 2*a + 4 }, func(a, b float64) float64 { return 2*b + 3 }},
 		"a constant": {func(s *Sweep[float64], y, ybar variable) {
 			m := y.Tape().Matrix(2, 3)
 			m.Fill(7)
 			c := y.Tape().Const(m)
-			s.Accumulate(y.Operand(0), c)
-			s.Accumulate(y.Operand(1), c)
+			s.Accumulate(y.in[0], c)
+			s.Accumulate(y.in[1], c)
 		}, func(a, b float64) float64 { return 2*a + 7 }, func(a, b float64) float64 { return 2*b + 7 }},
 	} {
 		var tape Tape[float64]

@@ -64,14 +64,15 @@ type rule[T linalg.Float] struct {
 }
 
 func (r rule[T]) Pull(s *ad.Sweep[T], y, ybar *ad.Var[T]) {
-	f := form[T]{y.Operand(output), y.Operand(weights), y.Operand(input)}
+	operands := y.Operands()
+	f := form[T](operands[:3])
 	f[r.position] = ybar
-	for i := range f {
-		if v := y.Operand(i); s.Wants(v) { // operand r.position is nil
+	for i, v := range operands[:3] {
+		if s.Wants(v) { // operand r.position is nil
 			s.Accumulate(v, gradient(y.Tape(), r.g, i, f, nil))
 		}
 	}
-	if bias := y.Operand(3); s.Wants(bias) {
+	if bias := operands[3]; s.Wants(bias) {
 		channels := bias.Rows()
 		pixels := ad.Reshape(ybar, ybar.Rows()/channels, channels*ybar.Cols())
 		sums := ad.Reshape(ad.SumTo(pixels, 1, pixels.Cols()), channels, ybar.Cols())
