@@ -20,9 +20,10 @@ type add[T linalg.Float] struct{}
 // Pull implements the differentiation rule of Add, AddConst, SumTo and BroadcastTo. It sums or
 // broadcasts ȳ to the shape of each operand and adds the result to the operand's adjoint.
 func (add[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
-	for _, v := range y.in {
-		s.accumulateFit(v, ybar)
+	for _, b := range y.in[1:] {
+		s.accumulateFit(b, ybar)
 	}
+	s.handOver(y.in[0], y)
 }
 
 // Sub returns y = a − b. The adjoints are ā = ȳ and b̄ = −ȳ.
@@ -33,10 +34,10 @@ func Sub[T linalg.Float](a, b *Var[T]) *Var[T] {
 type sub[T linalg.Float] struct{}
 
 func (sub[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
-	s.accumulateFit(y.in[0], ybar)
 	if b := y.in[1]; s.Wants(b) {
 		s.Accumulate(b, Neg(fit(ybar, b.shape())))
 	}
+	s.handOver(y.in[0], y)
 }
 
 // Mul returns y = a ⊙ b. The adjoints are ā = ȳ ⊙ b and b̄ = ȳ ⊙ a.
@@ -52,14 +53,18 @@ func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, y.in[1])
 	s.accumulateProduct(y.in[1], ybar, y.in[0])
 	for _, c := range y.in[2:] {
-		s.accumulateFit(c, ybar)
+		s.handOver(c, y)
 	}
 }
 
 // MulSumTo returns y = SumTo(a ⊙ b, rows, cols) without storing a ⊙ b. The adjoints are ā = ȳ ⊙ b
 // and b̄ = ȳ ⊙ a, each summed or broadcast to the shape of its operand.
 func MulSumTo[T linalg.Float](a, b *Var[T], rows, cols int) *Var[T] {
-	y := a.tape.Result(rows, cols)
+	return mulSum(a.tape.Result(rows, cols), a, b)
+}
+
+// mulSum sets y = SumTo(a ⊙ b, y.Rows(), y.Cols()), records y and returns it.
+func mulSum[T linalg.Float](y, a, b *Var[T]) *Var[T] {
 	linalg.MulSum(y.Value, a.Value, b.Value)
 	return a.tape.Record(y, mul[T]{}, a, b)
 }

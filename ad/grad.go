@@ -23,15 +23,25 @@ func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 }
 
 // Backward sets dst[i] to the gradient of the sum of y's elements with respect to xs[i], and returns dst. If dst is
-// nil, Backward allocates it. Unlike Grad, it records nothing and reuses the memory of adjoints. Its results are
-// bit-identical to the results of Grad, except where an element of a matrix product is a sum of more than 192 terms.
-// Backward panics if one of xs is a constant, if y and xs are not on the same tape, or if dst[i] and xs[i] have
-// different shapes. The tape remains usable afterwards. The matrices in dst must not overlap variables on the tape.
+// nil, Backward allocates it. Its results are bit-identical to the results of Grad, except where an element of a matrix
+// product is a sum of more than 192 terms. Backward panics if one of xs is a constant, if y and xs are not on the same
+// tape, or if dst[i] and xs[i] have different shapes. The matrices in dst must not overlap variables on the tape.
+//
+// Backward leaves nothing on the tape. It removes the variables that a differentiation rule records when the rule
+// returns. Each adjoint is a separate matrix:
+//
+//   - The adjoint of xs[i] is dst[i]. Any other adjoint is allocated from a pool when its first contribution arrives.
+//   - The first contribution sets the elements of the matrix. Later contributions are added to them in place. If an
+//     operand occurs twice in an operation, the rule makes two contributions to one adjoint.
+//   - The adjoint ȳ of a result y is complete when the rule of y runs, because y's users come later on the tape. After
+//     the rule, the matrix returns to the pool, unless the rule has handed it over to an operand, as its adjoint.
 func Backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs ...*Var[T]) []linalg.Matrix[T] {
-	s := &y.tape.backward
+	t, s := y.tape, &y.tape.backward
+	start := t.top
+	defer func() { t.top = start }()
 	s.begin(y, xs...)
 	defer s.end()
-	s.pool.begin(y.tape)
+	s.inPlace = true
 	for i, x := range xs {
 		if len(dst) == i {
 			dst = append(dst, linalg.New[T](x.Rows(), x.Cols()))
@@ -39,7 +49,7 @@ func Backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs ...*Var[T]) 
 		if dst[i].Shape() != x.shape() {
 			panic(fmt.Sprintf("ad: Backward: the gradient of a %v variable does not fit into a %v matrix", x.shape(), dst[i].Shape()))
 		}
-		s.node(x).dst = &dst[i]
+		s.node(x).dst = t.Const(dst[i])
 	}
 	s.run(y)
 	for i, x := range xs {
@@ -65,25 +75,24 @@ func Depends[T linalg.Float](y, x *Var[T]) bool {
 // variables on which y depends. They compute only the adjoints of xs and of marked variables. For example, when they
 // differentiate an energy U(z) with respect to z, they do not compute the adjoints of the weights.
 type Sweep[T linalg.Float] struct {
-	tape  *Tape[T]  // nil if no call is running
-	first int       // the smallest tape index of y and xs
-	nodes []node[T] // nodes[i] is the node of the variable with tape index first + i
-
-	pool pool[T] // used only by Backward
+	tape    *Tape[T]  // nil if no call is running
+	first   int       // the smallest tape index of y and xs
+	nodes   []node[T] // nodes[i] is the node of the variable with tape index first + i
+	inPlace bool      // whether adjoints are overwritten, as in Backward, or recorded, as in Grad
 }
 
 // A node is the state of a variable during a call to Grad or Backward.
 type node[T linalg.Float] struct {
-	bar       *Var[T]           // the adjoint; nil for zero
-	requested bool              // whether the variable is one of xs
-	passes    bool              // whether the adjoint of an operand of the variable is needed
-	dst       *linalg.Matrix[T] // for one of xs in Backward, the matrix that receives the gradient; else nil
+	bar       *Var[T] // the adjoint; nil for zero
+	dst       *Var[T] // for one of xs in Backward, the matrix that becomes the adjoint; else nil
+	requested bool    // whether the variable is one of xs
+	passes    bool    // whether the adjoint of an operand of the variable is needed
 }
 
 // begin starts a sweep that differentiates y with respect to xs. It marks the variables that depend on xs.
 func (s *Sweep[T]) begin(y *Var[T], xs ...*Var[T]) {
 	t := y.tape
-	if s.tape != nil || t.grad.tape != nil || t.unrecorded != nil {
+	if s.tape != nil || t.inRule {
 		panic("ad: a differentiation rule must not call Grad or Backward on its own tape")
 	}
 	t.mustHave(y)
@@ -117,13 +126,7 @@ func (s *Sweep[T]) mark(first, last int) {
 	}
 }
 
-func (s *Sweep[T]) end() {
-	if s.tape.unrecorded != nil {
-		s.pool.endRule()
-		s.tape.unrecorded = nil
-	}
-	s.tape = nil
-}
+func (s *Sweep[T]) end() { s.tape, s.tape.inRule = nil, false }
 
 // node returns the node of v. It returns nil if v is nil or the adjoint of v is not needed.
 func (s *Sweep[T]) node(v *Var[T]) *node[T] {
@@ -141,6 +144,7 @@ func (s *Sweep[T]) node(v *Var[T]) *node[T] {
 // run sets the adjoint of y to ones and propagates it backwards through the tape.
 func (s *Sweep[T]) run(y *Var[T]) {
 	if s.Wants(y) {
+		s.tape.inRule = true
 		s.Accumulate(y, s.tape.Fill(y.Rows(), y.Cols(), 1))
 		s.propagate(s.first, y.index)
 	}
@@ -148,19 +152,22 @@ func (s *Sweep[T]) run(y *Var[T]) {
 
 // propagate calls the differentiation rules of the marked variables from index last down to first.
 func (s *Sweep[T]) propagate(first, last int) {
+	start := s.tape.top
 	for i := last; i >= first; i-- {
-		n := s.nodes[i-s.first]
+		n := &s.nodes[i-s.first]
 		if n.bar == nil || !n.passes {
 			continue
 		}
 		v := s.tape.vars[i]
 		v.rule.Pull(s, v, n.bar)
-		if s.tape.unrecorded != nil {
-			if !n.requested {
-				s.pool.release(n.bar)
-				s.nodes[i-s.first].bar = nil
-			}
-			s.pool.endRule()
+		if !s.inPlace {
+			continue
+		}
+		s.tape.top = start
+		n = &s.nodes[i-s.first] // the rule of Recomputed may have moved the list
+		if n.bar != nil && !n.requested {
+			s.tape.pool.put(n.bar)
+			n.bar = nil
 		}
 	}
 }
@@ -168,8 +175,9 @@ func (s *Sweep[T]) propagate(first, last int) {
 // Wants reports whether the adjoint of v is needed. It returns false if v is nil.
 func (s *Sweep[T]) Wants(v *Var[T]) bool { return s.node(v) != nil }
 
-// Accumulate adds g to the adjoint of v. It does not change g. If the adjoint of v is not needed,
-// Accumulate does nothing. Otherwise it panics if g and v have different shapes.
+// Accumulate adds g to the adjoint of v. The adjoint does not share memory with g, so g may be any variable on the
+// tape, such as ȳ or an operand. If the adjoint of v is not needed, Accumulate does nothing. Otherwise it panics if g
+// and v have different shapes.
 func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 	n := s.node(v)
 	if n == nil {
@@ -179,13 +187,44 @@ func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 	switch {
 	case g.shape() != v.shape():
 		panic(fmt.Sprintf("ad: Accumulate: a %v matrix cannot be added to the adjoint of a %v variable", g.shape(), v.shape()))
-	case n.writable():
+	case !s.inPlace && n.bar == nil:
+		n.bar = g
+	case !s.inPlace:
+		n.bar = Add(n.bar, g)
+	case n.bar == nil:
+		linalg.Copy(s.Result(v).Value, g.Value)
+	case n.bar != g: // otherwise, the rule has computed the contribution in place (Result)
 		linalg.Add(n.bar.Value, n.bar.Value, g.Value)
-	case n.bar != nil:
-		s.set(n, Add(n.bar, g))
-	default:
-		s.set(n, g)
 	}
+}
+
+// Result returns a variable with the shape of v and unspecified values, for a contribution to the adjoint of v. A rule
+// may use it instead of Tape.Result to avoid a copy: in Backward, the variable of the first contribution is the adjoint
+// itself. The rule must compute its values and pass it to Accumulate before it makes another contribution to v.
+func (s *Sweep[T]) Result(v *Var[T]) *Var[T] {
+	n := s.node(v)
+	if n == nil || n.bar != nil || !s.inPlace {
+		return s.tape.Result(v.Rows(), v.Cols())
+	}
+	if n.bar = n.dst; n.bar == nil {
+		n.bar = s.tape.pool.get(s.tape, v.Rows(), v.Cols())
+	}
+	return n.bar
+}
+
+// adds reports whether contributions to the adjoint of node n are added in place.
+func (s *Sweep[T]) adds(n *node[T]) bool { return s.inPlace && n.bar != nil }
+
+// handOver adds ȳ, summed or broadcast to v's shape, to the adjoint of v. If this is the first contribution and the
+// shapes are equal, the matrix of ȳ becomes the adjoint of v, and y has no adjoint any more. Later contributions to v
+// overwrite the matrix. Therefore, the rule of y must neither read ȳ nor contribute to v after this call.
+func (s *Sweep[T]) handOver(v, y *Var[T]) {
+	from, to := s.node(y), s.node(v)
+	if to != nil && to.bar == nil && !to.requested && !from.requested && v.shape() == y.shape() {
+		from.bar, to.bar = nil, from.bar
+		return
+	}
+	s.accumulateFit(v, from.bar)
 }
 
 // accumulateFit sums or broadcasts g to v's shape and adds the result to the adjoint of v. Like the
@@ -193,7 +232,7 @@ func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 func (s *Sweep[T]) accumulateFit(v, g *Var[T]) {
 	switch n := s.node(v); {
 	case n == nil:
-	case n.writable() && v.isColumnOf(g):
+	case s.adds(n) && v.isColumnOf(g):
 		linalg.AddSum(n.bar.Value, g.Value)
 	default:
 		s.Accumulate(v, fit(g, v.shape()))
@@ -204,7 +243,7 @@ func (s *Sweep[T]) accumulateFit(v, g *Var[T]) {
 func (s *Sweep[T]) accumulateRows(v, g *Var[T], lo int) {
 	switch n := s.node(v); {
 	case n == nil:
-	case n.writable():
+	case s.adds(n):
 		rows := n.bar.Value.RowRange(lo, lo+g.Rows())
 		linalg.Add(rows, rows, g.Value)
 	default:
@@ -222,11 +261,13 @@ func (s *Sweep[T]) accumulateProduct(v, a, b *Var[T]) {
 	shape := v.shape()
 	full, _ := linalg.Broadcast(a.shape(), b.shape())
 	switch {
-	case full == shape && n.writable():
+	case full == shape && s.adds(n):
 		linalg.MulAdd(n.bar.Value, a.Value, b.Value, n.bar.Value)
 	case full == shape && n.bar != nil:
-		s.set(n, MulAdd(a, b, n.bar))
-	case v.isColumnOf(a) && v.isColumnOf(b) && n.writable():
+		n.bar = MulAdd(a, b, n.bar)
+	case full == shape:
+		s.Accumulate(v, mulSum(s.Result(v), a, b))
+	case v.isColumnOf(a) && v.isColumnOf(b) && s.adds(n):
 		linalg.AddMulSum(n.bar.Value, a.Value, b.Value)
 	default:
 		s.Accumulate(v, fit(MulSumTo(a, b, min(full.Rows, shape.Rows), min(full.Cols, shape.Cols)), shape))
@@ -237,40 +278,14 @@ func (s *Sweep[T]) accumulateProduct(v, a, b *Var[T]) {
 func (s *Sweep[T]) accumulateMatMulTB(v, a, b *Var[T]) {
 	switch n := s.node(v); {
 	case n == nil:
-	case n.writable():
-		linalg.AddMatMulTB(n.bar.Value, a.Value, b.Value, s.tape.Scratch(len(b.Value.Data)))
-	case n.dst != nil:
-		n.bar = s.pool.wrap(*n.dst)
-		linalg.MatMulTB(n.bar.Value, a.Value, b.Value, s.tape.Scratch(len(b.Value.Data)))
+	case s.adds(n):
+		linalg.AddMatMulTB(n.bar.Value, a.Value, b.Value, s.tape.alloc(len(b.Value.Data)))
 	default:
-		s.Accumulate(v, MatMulTB(a, b))
+		s.Accumulate(v, mulTB(s.Result(v), a, b))
 	}
 }
 
 // isColumnOf reports whether v has one column and g has several columns of the same length.
 func (v *Var[T]) isColumnOf(g *Var[T]) bool {
 	return v.Cols() == 1 && v.Rows() == g.Rows() && g.Cols() > 1
-}
-
-// writable reports whether the adjoint of node n may be overwritten, that is, whether its reference
-// count is one. Adjoints that Grad records have a reference count of zero.
-func (n *node[T]) writable() bool { return n.bar != nil && n.bar.refs == 1 }
-
-// set makes g the adjoint of node n. In Backward, it copies g to n's destination, or retains g in the pool
-// if n has no destination, and releases the old adjoint.
-func (s *Sweep[T]) set(n *node[T], g *Var[T]) {
-	old := n.bar
-	switch {
-	case s.tape.unrecorded == nil:
-		n.bar = g
-		return
-	case n.dst != nil:
-		n.bar = s.pool.wrap(*n.dst)
-		linalg.Copy(n.bar.Value, g.Value)
-	default:
-		n.bar = s.pool.retain(g)
-	}
-	if old != nil {
-		s.pool.release(old)
-	}
 }

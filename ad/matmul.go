@@ -32,16 +32,16 @@ func (matMul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	s.accumulateMatMulTB(a, ybar, b)
 	if s.Wants(b) {
-		s.Accumulate(b, MatMulTA(a, ybar))
+		s.Accumulate(b, mulTA(s.Result(b), a, ybar))
 	}
 	for _, c := range y.in[2:] {
 		s.accumulateFit(c, ybar)
 	}
 }
 
-// MatMulTA returns y = aᵀ·b [m×n] for a [k×m] and b [k×n]. The adjoints are ā = b·ȳᵀ and b̄ = a·ȳ.
-func MatMulTA[T linalg.Float](a, b *Var[T]) *Var[T] {
-	y := a.tape.Result(a.Cols(), b.Cols())
+// mulTA sets y = aᵀ·b [m×n] for a [k×m] and b [k×n], records y and returns it. The adjoints are
+// ā = b·ȳᵀ and b̄ = a·ȳ.
+func mulTA[T linalg.Float](y, a, b *Var[T]) *Var[T] {
 	linalg.MatMulTA(y.Value, a.Value, b.Value)
 	return a.tape.Record(y, matMulTA[T]{}, a, b)
 }
@@ -56,10 +56,10 @@ func (matMulTA[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// MatMulTB returns y = a·bᵀ [m×n] for a [m×k] and b [n×k]. The adjoints are ā = ȳ·b and b̄ = ȳᵀ·a.
-func MatMulTB[T linalg.Float](a, b *Var[T]) *Var[T] {
-	y := a.tape.Result(a.Rows(), b.Rows())
-	linalg.MatMulTB(y.Value, a.Value, b.Value, a.tape.Scratch(len(b.Value.Data)))
+// mulTB sets y = a·bᵀ [m×n] for a [m×k] and b [n×k], records y and returns it. The adjoints are
+// ā = ȳ·b and b̄ = ȳᵀ·a.
+func mulTB[T linalg.Float](y, a, b *Var[T]) *Var[T] {
+	linalg.MatMulTB(y.Value, a.Value, b.Value, a.tape.alloc(len(b.Value.Data)))
 	return a.tape.Record(y, matMulTB[T]{}, a, b)
 }
 
@@ -71,6 +71,6 @@ func (matMulTB[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 		s.Accumulate(a, MatMul(ybar, b))
 	}
 	if s.Wants(b) {
-		s.Accumulate(b, MatMulTA(ybar, a))
+		s.Accumulate(b, mulTA(s.Result(b), ybar, a))
 	}
 }

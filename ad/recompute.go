@@ -14,13 +14,14 @@ import (
 // Grad, but not Backward. It must not keep the variables that it creates. It may also use variables that are not in
 // args, but both runs must use the same variables. At least one argument is required.
 //
-// Backward returns bit-identical gradients with and without Recomputed. Grad cannot differentiate the result and panics.
+// Backward returns bit-identical gradients with and without Recomputed. Grad cannot differentiate the result and
+// panics.
 func Recomputed[T linalg.Float](p func(args []*Var[T]) *Var[T], args ...*Var[T]) *Var[T] {
 	t := args[0].tape
 	if t.KeepAll {
 		return p(args)
 	}
-	start := t.record
+	start := t.top
 	result := p(args).Value
 	operands := slices.Clone(args)
 	for _, v := range t.vars[start.n:t.n] { // the operands include all live variables that the program uses
@@ -30,9 +31,9 @@ func Recomputed[T linalg.Float](p func(args []*Var[T]) *Var[T], args ...*Var[T])
 			}
 		}
 	}
-	t.rewind(&start)
+	t.top = start
 	y := t.Result(result.Rows, result.Cols)
-	copy(y.Value.Data, result.Data) // the slices may overlap, because rewind has freed the memory of result
+	copy(y.Value.Data, result.Data) // the slices may overlap, because the memory of result is no longer in use
 	return t.Record(y, recomputed[T]{p, len(args)}, operands...)
 }
 
@@ -43,20 +44,20 @@ type recomputed[T linalg.Float] struct {
 	args    int // number of arguments
 }
 
-// Pull records the program again at the end of the tape. It adds the recorded variables to the sweep and calls their
+// Pull records the program again at the top of the tape. It adds the recorded variables to the sweep and calls their
 // differentiation rules. They accumulate adjoints in the same order as without Recomputed, with the same bits.
 func (r recomputed[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
-	t, start, nodes := s.tape, s.pool.start, len(s.nodes)
-	if t.unrecorded == nil {
+	if !s.inPlace {
 		panic("ad: Grad cannot differentiate the result of Recomputed; use Backward")
 	}
-	defer func() { t.unrecorded, s.pool.start, s.nodes = &s.pool, start, s.nodes[:nodes] }()
-	t.unrecorded = nil
+	t, first, nodes := s.tape, s.tape.n, len(s.nodes)
+	t.inRule = false // the program may call Grad
 	out := r.program(y.in[:r.args])
-	t.unrecorded, s.pool.start = &s.pool, t.record
+	t.inRule = true
 	last := t.n - 1
 	s.extend(last)
-	s.mark(start.n, last)
-	s.Accumulate(out, ybar)
-	s.propagate(start.n, last)
+	s.mark(first, last)
+	s.handOver(out, y)
+	s.propagate(first, last)
+	s.nodes = s.nodes[:nodes]
 }

@@ -33,10 +33,9 @@ type Var[T linalg.Float] struct {
 	Value linalg.Matrix[T]
 
 	tape   *Tape[T]
-	resets int   // tape.resets when the variable was created
-	index  int   // position on the tape
-	refs   int32 // reference count in a pool; zero for recorded variables
-	live   bool  // whether the variable is a leaf or depends on one
+	resets int  // tape.resets when the variable was created
+	index  int  // position on the tape
+	live   bool // whether the variable is a leaf or depends on one
 
 	rule Rule[T]   // nil for leaves and constants
 	in   []*Var[T] // operands; undefined if rule is nil
@@ -44,8 +43,9 @@ type Var[T linalg.Float] struct {
 
 // A Rule computes the vector-Jacobian product of an operation with result y. Pull reads the operands, y and the adjoint
 // ybar of y. For each operand v for which s.Wants(v) is true, Pull computes a contribution to the adjoint of v, using
-// operations on y's tape, and passes it to s.Accumulate. Pull must not keep the variables that it creates, because
-// Backward reuses their memory. It must not call Grad or Backward on y's tape.
+// operations on y's tape, and passes it to s.Accumulate. If an operand occurs twice, Pull makes two contributions. Pull
+// must not keep the variables that it creates, because Backward removes them from the tape. It must not call Grad or
+// Backward on y's tape.
 type Rule[T linalg.Float] interface {
 	Pull(s *Sweep[T], y, ybar *Var[T])
 }
@@ -55,13 +55,15 @@ type Tape[T linalg.Float] struct {
 	// KeepAll makes Recomputed keep the intermediate variables, so that FirstNonFinite finds them.
 	KeepAll bool
 
-	record[T]
+	vars   []*Var[T]
+	chunks [][]T // memory for the values of variables; never freed
+	top[T]
 	resets   int       // number of calls to Reset
 	previous []*Var[T] // variables that the last Reset has discarded
-	scratch  []T
 
 	grad, backward Sweep[T] // state of Grad and Backward
-	unrecorded     *pool[T] // during Backward, the pool for the results of operations, which are not recorded; else nil
+	inRule         bool     // whether a differentiation rule is running
+	pool           pool[T]  // memory for the adjoints of Backward
 }
 
 // Reset discards all variables of the tape and keeps their memory for reuse. Operations on
@@ -69,25 +71,16 @@ type Tape[T linalg.Float] struct {
 func (t *Tape[T]) Reset() {
 	t.resets++
 	t.vars, t.previous = t.previous, t.vars // discarded variables keep the old value of resets
-	t.rewind(&record[T]{})
+	t.top = top[T]{}
 }
 
 // Len returns the number of variables on the tape.
 func (t *Tape[T]) Len() int { return t.n }
 
-// Matrix returns a rows × cols matrix with unspecified values. The caller fills it, for example with
-// random noise. The matrix is valid until the tape is reset.
+// Matrix returns a rows × cols matrix with unspecified values. The caller fills it, for example with random noise.
+// The matrix is valid until the tape is reset, or until the running differentiation rule returns.
 func (t *Tape[T]) Matrix(rows, cols int) linalg.Matrix[T] {
 	return linalg.Matrix[T]{Rows: rows, Cols: cols, Data: t.alloc(rows * cols)}
-}
-
-// Scratch returns a slice of n elements with unspecified values. The slice is valid until the next
-// call to Scratch. Operations such as MatMulTB also call Scratch.
-func (t *Tape[T]) Scratch(n int) []T {
-	if len(t.scratch) < n {
-		t.scratch = make([]T, n)
-	}
-	return t.scratch[:n]
 }
 
 // Leaf puts m on the tape as an independent variable and returns the variable. The variable and m share their elements.
@@ -102,7 +95,7 @@ func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
 	if len(m.Data) != m.Rows*m.Cols {
 		panic(fmt.Sprintf("ad: a matrix %v with %d elements; use linalg.New or linalg.Of", m.Shape(), len(m.Data)))
 	}
-	v := t.variable(t)
+	v := t.variable()
 	v.Value = m
 	return v
 }
@@ -182,19 +175,14 @@ func (v *Var[T]) set(rows, cols int, data []T) {
 // Result returns a rows × cols variable with unspecified values. An operation computes the values
 // and then passes the variable to Record.
 func (t *Tape[T]) Result(rows, cols int) *Var[T] {
-	if p := t.unrecorded; p != nil {
-		v := p.alloc(rows, cols)
-		p.created = append(p.created, v)
-		return v
-	}
-	v := t.variable(t)
+	v := t.variable()
 	v.set(rows, cols, t.alloc(rows*cols))
 	return v
 }
 
 // Record records y as the result of an operation with differentiation rule r and returns y. Operands may
-// be nil. If all operands are constants, or if Backward is running, Record does not record the operation
-// and y is a constant. Record panics if an operand is no longer valid or is on another tape.
+// be nil. If all operands are constants, Record does not record the operation and y is a constant. Record
+// panics if an operand is no longer valid or is on another tape.
 func (t *Tape[T]) Record(y *Var[T], r Rule[T], operands ...*Var[T]) *Var[T] {
 	live := false
 	for _, v := range operands {
@@ -203,7 +191,7 @@ func (t *Tape[T]) Record(y *Var[T], r Rule[T], operands ...*Var[T]) *Var[T] {
 			live = live || v.live
 		}
 	}
-	if !live || t.unrecorded != nil {
+	if !live {
 		return y
 	}
 	y.live, y.rule, y.in = true, r, append(y.in[:0], operands...)

@@ -11,19 +11,22 @@ import (
 // Conv returns the convolution y = W ∗ X + b [Out×B] for w [Taps×OutC], x [In×B] and bias b [OutC×1], where bias may be
 // nil. It takes g.MultiplyAdds() multiply-adds for each image.
 func Conv[T linalg.Float](g *Geometry, w, x, bias *ad.Var[T]) *ad.Var[T] {
-	return gradient(w.Tape(), g, output, form[T]{nil, w, x}, bias)
+	g.check("Conv")
+	return gradient(w.Tape().Result(g.Out(), x.Cols()), g, output, form[T]{nil, w, x}, bias)
 }
 
 // Transpose returns the transposed convolution y = Wᵀ ∗ Δ + b [In×B] for w [Taps×OutC], delta [Out×B] and bias b
 // [InC×1], where bias may be nil. Generative networks use it to enlarge images. It takes about as long as Conv.
 func Transpose[T linalg.Float](g *Geometry, w, delta, bias *ad.Var[T]) *ad.Var[T] {
-	return gradient(w.Tape(), g, input, form[T]{delta, w, nil}, bias)
+	g.check("Transpose")
+	return gradient(w.Tape().Result(g.In(), delta.Cols()), g, input, form[T]{delta, w, nil}, bias)
 }
 
 // WeightGradient returns the gradient y [Taps×OutC] of ⟨Δ, W ∗ X⟩ with respect to W for delta [Out×B] and x [In×B]. It
 // takes about as long as Conv.
 func WeightGradient[T linalg.Float](g *Geometry, delta, x *ad.Var[T]) *ad.Var[T] {
-	return gradient(delta.Tape(), g, weights, form[T]{delta, nil, x}, nil)
+	g.check("WeightGradient")
+	return gradient(delta.Tape().Result(g.Taps(), g.OutC), g, weights, form[T]{delta, nil, x}, nil)
 }
 
 // A form holds the variables δ, W and X of the inner product ⟨δ, W ∗ X⟩.
@@ -32,27 +35,24 @@ type form[T linalg.Float] [3]*ad.Var[T]
 // Positions of the variables in a form.
 const output, weights, input = 0, 1, 2
 
-// gradient returns the gradient of ⟨δ, W ∗ X⟩ with respect to the variable of f at the given position, and adds the
-// bias unless it is nil. It does not read the value of that variable.
-func gradient[T linalg.Float](t *ad.Tape[T], g *Geometry, position int, f form[T], bias *ad.Var[T]) (y *ad.Var[T]) {
+// gradient sets y to the gradient of ⟨δ, W ∗ X⟩ with respect to the variable of f at the given position, adds the bias
+// unless it is nil, records y and returns it. It does not read the value of that variable.
+func gradient[T linalg.Float](y *ad.Var[T], g *Geometry, position int, f form[T], bias *ad.Var[T]) *ad.Var[T] {
 	var b linalg.Matrix[T]
 	if bias != nil {
 		b = bias.Value
 	}
-	g.check([...]string{output: "Conv", weights: "WeightGradient", input: "Transpose"}[position])
 	f[position] = nil
 	switch delta, w, x := f[output], f[weights], f[input]; position {
 	case output:
-		y = t.Result(g.Out(), x.Cols())
 		conv(g, y.Value, w.Value, x.Value, b)
 	case input:
-		y = t.Result(g.In(), delta.Cols())
 		transpose(g, y.Value, w.Value, delta.Value, b)
 	case weights:
-		y = t.Result(g.Taps(), g.OutC)
-		weightGradient(g, y.Value, delta.Value, x.Value, t.Scratch(len(delta.Value.Data)))
+		scratch := y.Tape().Matrix(delta.Rows(), delta.Cols())
+		weightGradient(g, y.Value, delta.Value, x.Value, scratch.Data)
 	}
-	return t.Record(y, rule[T]{g, position}, f[output], f[weights], f[input], bias)
+	return y.Tape().Record(y, rule[T]{g, position}, f[output], f[weights], f[input], bias)
 }
 
 // A rule is the differentiation rule of the operation that gradient computes. ⟨δ, W ∗ X⟩ is linear in each variable. If
@@ -69,7 +69,7 @@ func (r rule[T]) Pull(s *ad.Sweep[T], y, ybar *ad.Var[T]) {
 	f[r.position] = ybar
 	for i, v := range operands[:3] {
 		if s.Wants(v) { // operand r.position is nil
-			s.Accumulate(v, gradient(y.Tape(), r.g, i, f, nil))
+			s.Accumulate(v, gradient(s.Result(v), r.g, i, f, nil))
 		}
 	}
 	if bias := operands[3]; s.Wants(bias) {
