@@ -270,6 +270,21 @@ func (op operation) apply(a, b variable) variable {
 	}
 }
 
+// In each program, all operands of the operation are the same variable u, which is no leaf.
+func TestDerivativesIfAnOperandOccursTwice(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 1))
+	for _, op := range operations() {
+		if len(op.shapes[0]) == 1 {
+			continue
+		}
+		twice := operation{name: op.name + " of the same operands", f: func(x []variable) variable {
+			u := Tanh(x[0])
+			return op.apply(u, u)
+		}}
+		(&problem{operation: twice}).check(t, rng, sh(2, 2))
+	}
+}
+
 // Each program computes q(u, x) + u ⊙ x with u = tanh(p(x, x)) for two operations p and q, so that several operations
 // add to the adjoints of u and x. The derivatives must agree with finite differences.
 func TestDerivativesOfPairsOfOperations(t *testing.T) {

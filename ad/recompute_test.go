@@ -7,9 +7,10 @@ import (
 	"hvae/linalg"
 )
 
-// layer is a program that computes tanh(W·x + W·(x ⊙ x)) from the arguments W and x.
+// layer is a program that computes h + ∇ₓΣh² for h = tanh(W·x + W·(x ⊙ x)) from the arguments W and x.
 func layer(in []variable) variable {
-	return Tanh(Add(MatMul(in[0], in[1]), MatMul(in[0], Square(in[1]))))
+	h := Tanh(Add(MatMul(in[0], in[1]), MatMul(in[0], Square(in[1]))))
+	return Add(h, Grad(Square(h), in[1]))
 }
 
 // nested is a program that calls Recomputed to run the program layer.

@@ -73,6 +73,24 @@ func TestBackwardOverwritesItsDestinations(t *testing.T) {
 	}
 }
 
+// Add hands its adjoint over to its first operand. This must not change a requested adjoint.
+func TestAdjointsOfRequestedIntermediateResults(t *testing.T) {
+	var tape Tape[float64]
+	x := tape.Leaf(linalg.Column(3.0))
+	v := Scale(x, 2)
+	square := Square(v) // adds to the adjoint of v after Add
+	u := Add(v, x)
+	F := Add(Square(u), square)
+	want := map[variable]float64{u: 18, v: 18 + 12, x: 18 + 2*30} // F = u² + v², u = v + x, v = 2x
+	for _, xs := range [][]variable{{u, v, x}, {u, x}, {v, x}, {v, u}, {u}, {v}, {x}} {
+		for i, g := range Backward(nil, F, xs...) {
+			if g.Data[0] != want[xs[i]] {
+				t.Errorf("with respect to %d variables, gradient %d is %v, want %v", len(xs), i, g.Data[0], want[xs[i]])
+			}
+		}
+	}
+}
+
 // The gradient of a sum over an empty matrix must be empty. For example, the matrix of α_1, …, α_K is empty for a flow
 // of K = 0 steps.
 func TestEmptyMatrices(t *testing.T) {
