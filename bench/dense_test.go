@@ -1,0 +1,113 @@
+package bench
+
+import (
+	"math"
+	"testing"
+
+	"hvae/ad"
+	"hvae/hvae"
+	"hvae/linalg"
+	"hvae/linalg/random"
+)
+
+// BenchmarkDense measures a user's own network on all cores: an HVAE of 8×8 binary images with dense layers, tanh units
+// and four leapfrog steps, in float32. It measures one optimiser step with batch size 100, and one estimate of the
+// evidence of each of 1,797 images. The program torch_dense.py measures both in PyTorch.
+func BenchmarkDense(b *testing.B) {
+	const pixels, units, latent, K = 64, 128, 8, 4
+	rng := random.Stream(1, "dense")
+	images := linalg.New[float32](pixels, 1797) // as columns
+	for i := range images.Data {
+		images.Data[i] = float32(rng.IntN(10) / 7)
+	}
+	var params hvae.Params[float32]
+	layer := func(name string, out, in int) func(*hvae.Block[float32], *ad.Var[float32]) *ad.Var[float32] {
+		start := linalg.New[float32](out, in)
+		random.FillNormal(rng, start)
+		linalg.Scale(start, float32(1/math.Sqrt(float64(in))), start)
+		weight, bias := params.Add(name+" weight", start), params.Add(name+" bias", linalg.New[float32](out, 1))
+		return func(b *hvae.Block[float32], x *ad.Var[float32]) *ad.Var[float32] {
+			return ad.Affine(b.Var(weight), x, b.Var(bias))
+		}
+	}
+	encoder, mean, sd := layer("encoder", units, pixels), layer("mean", latent, units), layer("sd", latent, units)
+	decoder, logits := layer("decoder", units, latent), layer("logits", pixels, units)
+	step, alpha := linalg.New[float32](K, latent), linalg.New[float32](K, 1)
+	step.Fill(float32(hvae.Unconstrain(0.1, 0, 0.5)))
+	alpha.Fill(float32(hvae.Unconstrain(0.95, 0, 1)))
+	stepSize, tempering := params.Add("step size", step), params.Add("alpha", alpha)
+
+	sample := func(b *hvae.Block[float32]) hvae.Sample[float32] {
+		x := b.Columns(images)
+		logJoint := func(z *ad.Var[float32]) *ad.Var[float32] {
+			a := logits(b, ad.Tanh(decoder(b, z)))
+			likelihood := ad.Sub(ad.MulSumTo(x, a, 1, a.Cols()), ad.SumTo(ad.Softplus(a), 1, a.Cols()))
+			return ad.Add(likelihood, hvae.LogNormal(z))
+		}
+		h := ad.Tanh(encoder(b, x))
+		flow := &hvae.Flow[float32]{
+			Target:    target(logJoint),
+			K:         K,
+			StepSize:  hvae.Constrain(b.Var(stepSize), 0, 0.5),
+			Tempering: hvae.FreeTempering(hvae.Constrain(b.Var(tempering), 0, 1)),
+		}
+		prior := hvae.DiagonalNormal[float32]{Mean: mean(b, h), SD: ad.Softplus(sd(b, h))}
+		return hvae.HIS(flow, prior, b.Noise(latent, 1), b.Noise(latent, 1))
+	}
+	logEstimate := func(b *hvae.Block[float32]) *ad.Var[float32] { return sample(b).LogEstimate() }
+	trainer := hvae.NewTrainer(params, hvae.Adamax[float32]{Rate: 3e-3}, logEstimate)
+	columns := make([]int, images.Cols)
+	for i := range columns {
+		columns[i] = i
+	}
+	b.Run("step", func(b *testing.B) {
+		trainer.BlockSize = 52
+		repeat(b, func() error {
+			_, err := trainer.Step(b.Context(), hvae.Columns(columns[:100]))
+			return err
+		})
+	})
+	b.Run("evaluation", func(b *testing.B) {
+		trainer.BlockSize = 64
+		repeat(b, func() error {
+			_, _, err := trainer.Evaluate(b.Context(), hvae.Columns(columns), 1, logEstimate)
+			return err
+		})
+	})
+}
+
+// A target is a function that returns log p(x, z) [1×B] for z [ℓ×B].
+type target func(z *ad.Var[float32]) *ad.Var[float32]
+
+func (t target) LogJoint(z *ad.Var[float32]) *ad.Var[float32] { return t(z) }
+
+// BenchmarkElementwise measures elementwise functions of 4,096 elements on one core. The program torch_elementwise.py
+// measures them in PyTorch.
+func BenchmarkElementwise(b *testing.B) {
+	b.Run("float32", elementwise[float32])
+	b.Run("float64", elementwise[float64])
+}
+
+func elementwise[T linalg.Float](b *testing.B) {
+	x, y := linalg.New[T](64, 64), linalg.New[T](64, 64)
+	random.FillNormal(random.Stream(1, "elementwise"), x)
+	positive := linalg.New[T](64, 64)
+	linalg.Mul(positive, x, x)
+	for _, f := range []struct {
+		name string
+		run  func(y, x linalg.Matrix[T])
+		x    linalg.Matrix[T]
+	}{
+		{"exp", linalg.Exp[T], x},
+		{"log", linalg.Log[T], positive},
+		{"tanh", linalg.Tanh[T], x},
+		{"sigmoid", linalg.Sigmoid[T], x},
+		{"softplus", linalg.Softplus[T], x},
+	} {
+		b.Run(f.name, func(b *testing.B) {
+			for b.Loop() {
+				f.run(y, f.x)
+			}
+		})
+	}
+}
