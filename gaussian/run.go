@@ -132,7 +132,6 @@ func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []mo
 					outcomes[k] = outcome
 				}
 			})
-			line.Clear()
 			if ctx.Err() != nil {
 				return rows, context.Cause(ctx)
 			}

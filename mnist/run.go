@@ -91,7 +91,6 @@ func (r *trainingRun) train(ctx context.Context, f *folder, stdout, stderr io.Wr
 		return err
 	}
 	line := progress.New(stderr, r.done(), func(time.Duration) string { return r.status() })
-	defer line.Clear()
 	for {
 		best := model.Best(r.Metrics)
 		if why := model.Ended(r.Metrics, r.Settings.Epochs, r.Settings.Patience); why != "" {
@@ -100,7 +99,6 @@ func (r *trainingRun) train(ctx context.Context, f *folder, stdout, stderr io.Wr
 			return nil
 		}
 		m, err := r.trainEpoch(ctx, line)
-		line.Clear()
 		if err != nil && ctx.Err() != nil {
 			return fmt.Errorf("%w in epoch %d, which will start again; the state is saved in %s; %s", context.Cause(ctx), len(r.Metrics)+1, f.Name(), advice)
 		}

@@ -110,7 +110,6 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options,
 func runAll(ctx context.Context, c model.Checkpoint, images Images, o Options, stderr io.Writer) (
 	runs [][]estimate, acceptance float64) {
 	line := progress.New(stderr, 0, func(time.Duration) string { return fmt.Sprintf("evaluating %d images", images.N) })
-	defer line.Clear()
 	// Progress is measured in evaluations of ∇U, of which a sample and a chain need different numbers.
 	sample, chain, chains := c.Config.K+1, 1+(o.Steps-1)*leapfrogs, o.Chains
 	if images.Set == nil { // there are also reverse chains
