@@ -2,55 +2,52 @@ package main
 
 import "strings"
 
-// An operation is an instruction that computes each lane of a vector separately.
-type operation int
+// An elementwiseKernel describes a kernel that computes a function of each element of its operands.
+// Each operand is a field of elementwiseArgs in package kernel, and its name is a single letter.
+type elementwiseKernel struct {
+	name    string   // name of the Go constant for the index of the kernel
+	size    int      // size of an element in bytes
+	doc     string   // formula
+	outputs string   // operands that the kernel writes
+	inputs  string   // operands that the kernel reads
+	scalars []string // fields of elementwiseArgs that hold the scalars that the kernel reads
 
-const (
-	add operation = iota // arithmetic on float32
-	mul
-	div
-	maximum // max(a, b), or b if a or b is NaN, as on amd64
-	fma     // d + a·b
-	fms     // d − a·b
-	addInt  // arithmetic on int32
-	and
-	or
-	move
-	round // to the nearest integer, ties to even
-	toInt // round and convert to int32
-)
-
-// The methods of the interface operations emit instructions for one architecture. The parameters a, b, d
-// and x are the numbers of vector registers.
-type operations interface {
-	binary(op operation, d, a, b int)               // d = a ∘ b
-	binaryBits(op operation, d, a int, bits uint32) // d = a ∘ c for the constant c with these bits
-	horner(c float64, x, d int)                     // d = d·x + c
-	unary(op operation, d, a int)                   // d = op(a)
-	shiftLeft(d, a, n int)                          // d = a shifted left by n bits
-	setBits(bits uint32, d int)                     // d = the constant with these bits
-	chooseLess(x int, c float64, a, d int)          // d = a in the lanes where x < c
-	chooseNegative(x, a, d int)                     // d = a in the lanes where the sign bit of x is set
+	// formula returns the outputs for the inputs and the scalars.
+	formula func(f *formula, in, scalar []*value) []*value
 }
 
-// A body emits the middle part of an elementwise kernel, which computes the outputs from the inputs.
-// Other code loads the inputs and stores the outputs.
-type body struct {
-	*writer
-	operations
-	in, scalar []int // numbers of the vector registers that hold the inputs and the scalars
-	next       int   // number of the next free vector register
+// elementwiseKernels[i] is the elementwise kernel with index i.
+var elementwiseKernels = []elementwiseKernel{
+	{"opAdd", 4, "y = a + b", "y", "ab", nil, func(f *formula, in, _ []*value) []*value {
+		return []*value{f.add(in[0], in[1])}
+	}},
+	{"opMul", 4, "y = a·b", "y", "ab", nil, func(f *formula, in, _ []*value) []*value {
+		return []*value{f.mul(in[0], in[1])}
+	}},
+	{"opMulAdd", 4, "y = a·b + c", "y", "abc", nil, func(f *formula, in, _ []*value) []*value {
+		return []*value{f.fma(in[0], in[1], in[2])}
+	}},
+	{"opSoftplus", 4, "y = log(1 + eᵃ)", "y", "a", nil, func(f *formula, in, _ []*value) []*value {
+		return []*value{f.softplus(in[0], f.expOfMinusAbs(in[0]))}
+	}},
+	{"opSoftplusSigmoid", 4, "y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)", "yb", "a", nil, func(f *formula, in, _ []*value) []*value {
+		e := f.expOfMinusAbs(in[0])
+		return []*value{f.softplus(in[0], e), f.sigmoid(in[0], e)}
+	}},
+	{"opSigmoidGradient", 4, "y = a ⊙ (b − b²)", "y", "ab", nil, func(f *formula, in, _ []*value) []*value {
+		return []*value{f.mul(f.fnma(in[1], in[1], in[1]), in[0])}
+	}},
+	{"opAdamax", 4, "a step of Adamax for parameters y, moving averages b and c and gradient a", "ybc", "ybca",
+		[]string{"beta1", "rest1", "beta2", "rate", "epsilon"}, adamax},
 }
 
-// loadOperands allocates a vector register r for each input of kernel k. It calls load to emit an
-// instruction that loads the input into r.
-func (w *body) loadOperands(k elementwiseKernel, load func(operand rune, r int)) {
-	w.in, w.next = nil, len(w.scalar)
-	for _, in := range k.inputs {
-		r := w.register()
-		load(in, r)
-		w.in = append(w.in, r)
-	}
+// adamax returns the results of a step of the optimiser Adamax; see Adamax in package linalg.
+func adamax(f *formula, in, scalar []*value) []*value {
+	p, m, u, g := in[0], in[1], in[2], in[3]
+	beta1, rest1, beta2, rate, epsilon := scalar[0], scalar[1], scalar[2], scalar[3], scalar[4]
+	m = f.fma(rest1, g, f.mul(m, beta1))
+	u = f.max(f.mul(u, beta2), f.abs(g))
+	return []*value{f.fma(rate, f.div(m, f.add(u, epsilon)), p), m, u}
 }
 
 // operands returns the names of all operands of k: the outputs, followed by the inputs that are not also outputs.
@@ -64,44 +61,79 @@ func (k elementwiseKernel) operands() string {
 	return operands
 }
 
-// register allocates a vector register and returns its number. With AVX2, one register is reserved
-// for constants and one for the mask.
-func (w *body) register() int {
-	w.next++
-	if w.isa == avx2 && w.next > avx2Const {
-		panic("no register left")
+// elementwise returns the assembly file with the elementwise kernels.
+func elementwise(arch *architecture) string {
+	w := newFile(arch, "elementwise", "These kernels compute elementwise functions; see elementwise.go and elementwiseArgs.",
+		"y: address of y", "a: address of a", "b: address of b", "c: address of c",
+		"done: number of bytes done", "left: number of elements left", "constants, temp: address of the constants (arm64), temporary (amd64)")
+	for _, w.isa = range arch.sets {
+		for _, k := range elementwiseKernels {
+			w.elementwiseKernel(k)
+		}
 	}
-	return w.next - 1
+	if arch == amd64 {
+		w.maskData()
+	}
+	w.constantData()
+	return w.finish()
 }
 
-// release frees register r and all registers after it.
-func (w *body) release(r int) { w.next = r }
-
-// binaryConst emits code that computes d = a ∘ c, where ∘ is op and c is a constant.
-func (w *body) binaryConst(op operation, d, a int, c float64) { w.binaryBits(op, d, a, bitsOf(c)) }
-
-// set emits code that sets register d to the constant c.
-func (w *body) set(c float64, d int) { w.setBits(bitsOf(c), d) }
-
-// one returns the body of a kernel that performs a single operation on two inputs.
-func one(op operation) func(w *body) []int {
-	return func(w *body) []int {
-		w.binary(op, w.in[0], w.in[0], w.in[1])
-		return w.in[:1]
+// elementwiseKernel emits a kernel that loops over vectors. On amd64, a mask selects the elements of the last, partial
+// vector. On arm64, the last elements are computed one by one. The arithmetic code is the same for full and partial
+// vectors, but loads and stores are separate, because masked stores delay later loads.
+func (w *assembler) elementwiseKernel(k elementwiseKernel) {
+	lanes := w.bytes / k.size
+	w.begin(k.name+w.name, "%s", k.doc)
+	w.setVectors(k.size, lanes)
+	for _, name := range k.operands() {
+		w.code("MOVE @%c, %[1]c", name)
 	}
-}
-
-// adamax emits the computation of a step of the optimiser Adamax; see Adamax in package linalg.
-func (w *body) adamax() []int {
-	p, m, u, g := w.in[0], w.in[1], w.in[2], w.in[3]
-	beta1, rest1, beta2, rate, epsilon := w.scalar[0], w.scalar[1], w.scalar[2], w.scalar[3], w.scalar[4]
-	w.binary(mul, m, m, beta1)
-	w.binary(fma, m, rest1, g)
-	w.binary(mul, u, u, beta2)
-	w.binaryBits(and, g, g, 0x7fffffff)
-	w.binary(maximum, u, u, g)
-	w.binary(add, g, u, epsilon)
-	w.binary(div, g, m, g)
-	w.binary(fma, p, rate, g)
-	return []int{p, m, u}
+	w.code("MOVE @n, left; MOVE $0, done")
+	if w.architecture == arm64 {
+		w.op("MOVD $constants<>(SB), %s", w.operand("constants"))
+	}
+	f := newFormula(w)
+	var in, scalar []*value
+	for i, name := range k.scalars {
+		w.broadcast(address{base: "@" + name}, i)
+		scalar = append(scalar, f.loaded(i, true))
+	}
+	for i := range k.inputs {
+		in = append(in, f.loaded(len(scalar)+i, false))
+	}
+	// The functions below load the inputs and store the outputs, whole vectors or parts of vectors.
+	at := func(name rune) address { return address{base: string(name), index: "done", scale: 1} }
+	load := func() {
+		for i, name := range k.inputs {
+			w.load(at(name), len(scalar)+i)
+		}
+	}
+	w.code("JLESS left, $%d, partial; loop:", lanes)
+	load()
+	w.code("compute:")
+	outputs := k.formula(f, in, scalar)
+	f.emit(outputs...)
+	store := func() {
+		for i, name := range k.outputs {
+			w.store(outputs[i].register, at(name))
+		}
+	}
+	w.code("JLESS left, $%d, storePartial", lanes)
+	store()
+	w.code("ADD $%d, done; SUB $%d, left; JLEAST left, $%[2]d, loop", w.bytes, lanes)
+	w.code("partial:; JEQUAL left, $0, finish")
+	if w.architecture == amd64 {
+		w.setMask("left", "temp")
+		w.masked = true
+		w.code("MOVE $0, left")
+	} else {
+		w.setVectors(k.size, 1)
+	}
+	load()
+	w.code("JUMP compute; storePartial:")
+	store()
+	if w.masked = false; w.architecture == arm64 {
+		w.code("ADD $%d, done; SUB $1, left; JUMP partial", k.size)
+	}
+	w.code("finish:; RETURN")
 }

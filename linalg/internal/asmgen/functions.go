@@ -2,95 +2,101 @@ package main
 
 import "math"
 
-// The slices below contain the coefficients of minimax polynomials, computed with the Remez algorithm and rounded to
-// float32. The constant term is first. The comments state the largest error of each polynomial in exact arithmetic.
+// Constants of the functions below, for float32 and float64, by the size of an element in bytes.
 var (
-	// expSeries approximates eʳ for |r| ≤ ½ log 2, with a relative error of at most 4.3e-9.
-	expSeries = []float64{1, 1, 0.4999999403953552, 0.1666651964187622, 0.04166839271783829, 0.008368780836462975, 0.0013814466074109077}
-	// log1p approximates log(1 + e)/e for 0 ≤ e ≤ 1, with an error of at most 2.1e-8.
-	log1p = []float64{1, -0.4999990165233612, 0.3332996368408203, -0.24954132735729218, 0.19675935804843903, -0.1530558466911316, 0.10603640973567963, -0.05695940554141998, 0.01985139586031437, -0.0032440107315778732}
+	mantissaBits = map[int]int{4: 23, 8: 52}
+	exponentBias = map[int]float64{4: 127, 8: 1023}
+
+	// log 2 = log2High + log2Low
+	log2High = map[int]float64{4: 0.693147182464599609375, 8: math.Ln2}
+	log2Low  = map[int]float64{4: math.Ln2 - 0.693147182464599609375, 8: 2.319046813846299558e-17}
+
+	// eʳ = 1 + r + r²·Σ_i expSeries[i]·rⁱ for |r| ≤ ½ log 2: minimax polynomials, computed with the Remez algorithm. The
+	// relative error of eʳ in exact arithmetic is at most 4.3e-9 and 1.5e-17.
+	expSeries = map[int][]float64{
+		4: {0.4999999403953552, 0.1666651964187622, 0.04166839271783829, 0.008368780836462975, 0.0013814466074109077},
+		8: {0.5000000000000001, 0.16666666666666674, 0.04166666666662416, 0.008333333333322217, 0.0013888888917198547,
+			0.0001984126988655934, 2.4801521319909416e-05, 2.7557242372712863e-06, 2.76200769158137e-07, 2.5110036257801614e-08},
+	}
+	// log(1 + e) = e·Σ_i log1pSeries[i]·eⁱ for 0 ≤ e ≤ 1 in float32, a minimax polynomial with an error of at most 2.1e-8
+	log1pSeries = []float64{1, -0.4999990165233612, 0.3332996368408203, -0.24954132735729218, 0.19675935804843903, -0.1530558466911316, 0.10603640973567963, -0.05695940554141998, 0.01985139586031437, -0.0032440107315778732}
 )
 
-// log 2 = log2High + log2Low, where log2High is log 2 rounded to float32.
-const (
-	log2High = 0.693147182464599609375
-	log2Low  = math.Ln2 - log2High
-)
-
-// tail is the value of |x| above which softplus and sigmoid treat e^−|x| as zero. It must equal the constant tail of
-// package kernel, whose comment states the reason for the value.
+// tail is the value of |x| above which float32 softplus and sigmoid treat e^−|x| as zero. It must equal the constant
+// tail of package kernel, whose comment states the reason for the value.
 const tail = 44
 
-// polynomial emits code that sets register d to Σ_i coefficients[i]·xⁱ.
-func (w *body) polynomial(coefficients []float64, x, d int) {
-	last := len(coefficients) - 1
-	w.set(coefficients[last], d)
-	for i := last - 1; i >= 0; i-- {
-		w.horner(coefficients[i], x, d)
+// bits returns the constant with the given bits, and number the constant x rounded to the type of the elements.
+func (f *formula) bits(bits uint64) *value { return &value{constant: &constant{bits, f.size}} }
+
+func (f *formula) number(x float64) *value {
+	if f.size == 4 {
+		return f.bits(uint64(math.Float32bits(float32(x))))
 	}
+	return f.bits(math.Float64bits(x))
 }
 
-// The functions below emit code that stores a result in a new vector register. They return the number of
-// this register and free all other registers that they have allocated.
+func (f *formula) signBit() *value { return f.bits(1 << (8*f.size - 1)) }
 
-// exp emits code that computes eˣ = eʳ·2ⁿ for −44 ≤ x ≤ 44, where n is the integer nearest to x/log 2 and
-// r = x − n·log 2. The result is not valid for other x.
-func (w *body) exp(x int) int {
-	y := w.register()
-	r, n := w.register(), w.register()
-	w.comment("eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2")
-	w.unary(move, r, x)
-	w.binaryConst(mul, n, r, math.Log2E)
-	w.unary(round, n, n)
-	w.binaryConst(fms, r, n, log2High)
-	w.binaryConst(fms, r, n, log2Low)
-	w.comment("eʳ")
-	w.polynomial(expSeries, r, y)
-	w.comment("eʳ·2ⁿ; the bits of the float32 number 2ⁿ are (n + 127)·2²³")
-	w.unary(toInt, n, n)
-	w.binaryBits(addInt, n, n, 127)
-	w.shiftLeft(n, n, 23)
-	w.binary(mul, y, y, n)
-	w.release(y + 1)
-	return y
+// abs returns |x|.
+func (f *formula) abs(x *value) *value { return f.and(x, f.bits(1<<(8*f.size-1)-1)) }
+
+// polynomial returns Σ_i coefficients[i]·xⁱ.
+func (f *formula) polynomial(coefficients []float64, x *value) *value {
+	last := len(coefficients) - 1
+	p := f.number(coefficients[last])
+	for i := last - 1; i >= 0; i-- {
+		p = f.fma(p, x, f.number(coefficients[i]))
+	}
+	return p
 }
 
-// expOfMinusAbs emits code that computes e^−|x|, or zero if |x| > tail.
-func (w *body) expOfMinusAbs(x int) int {
-	minus := w.register()
-	w.comment("e^−|x|")
-	w.binaryBits(or, minus, x, 0x80000000)
-	e := w.exp(minus)
-	zero := w.register()
-	w.zero(zero)
-	w.chooseLess(minus, -tail, zero, e)
-	w.unary(move, minus, e)
-	w.release(minus + 1)
-	return minus
+// reduce returns n, the integer nearest to x/log 2, and the remainder x − n·log 2 as the sum of a number and a multiple of
+// n: x − n·log 2 = rest − n·log2Low. It also returns a number whose lowest bits, interpreted as an integer, are bias + n. It
+// adds m = 1.5·2^23 or 1.5·2^52 to x/log 2, which rounds the sum to an integer.
+func (f *formula) reduce(x *value, bias float64) (n, rest, bits *value) {
+	m := math.Ldexp(1.5, mantissaBits[f.size]) + bias
+	bits = f.add(f.mul(x, f.number(math.Log2E)), f.number(m))
+	n = f.sub(bits, f.number(m))
+	return n, f.fnma(n, f.number(log2High[f.size]), x), bits
 }
 
-// softplus emits code that computes max(x, 0) + log(1 + e) for e = exp(−|x|).
-func (w *body) softplus(x, e int) int {
-	y := w.register()
-	w.comment("softplus x = max(x, 0) + log(1 + e) with e = e^−|x|")
-	p := w.register()
-	w.polynomial(log1p, e, p)
-	w.zero(y)
-	w.binary(maximum, y, y, x)
-	w.binary(fma, y, p, e)
-	w.release(y + 1)
-	return y
+// exp returns eˣ = eʳ·2ⁿ. It multiplies by powers of two twice, because 2ⁿ may be outside the range of normal numbers.
+func (f *formula) exp(x *value) *value {
+	f.comment("eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2")
+	limits := map[int][2]float64{4: {-104, 89}, 8: {-746, 710}}[f.size] // beyond, eˣ is 0 or ∞
+	x = f.min(f.number(limits[1]), f.max(f.number(limits[0]), x))
+	n, rest, bits := f.reduce(x, 2*exponentBias[f.size])
+	r := f.fnma(n, f.number(log2Low[f.size]), rest)
+	y := f.polynomial(append([]float64{1, 1}, expSeries[f.size]...), r)
+	f.comment("2ⁿ = 2^⌊n/2⌋·2^⌈n/2⌉; the bits of 2ⁿ are n + bias, shifted left")
+	half := f.shift(bits, -1)
+	rest = f.subInt(bits, half)
+	y = f.mul(y, f.shift(half, mantissaBits[f.size]))
+	return f.mul(y, f.shift(rest, mantissaBits[f.size]))
 }
 
-// sigmoid emits code that computes 1/(1 + e), or e/(1 + e) for negative x, given e = exp(−|x|).
-func (w *body) sigmoid(x, e int) int {
-	y := w.register()
-	d := w.register()
-	w.comment("sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|")
-	w.binaryConst(add, d, e, 1)
-	w.set(1, y)
-	w.chooseNegative(x, e, y)
-	w.binary(div, y, y, d)
-	w.release(y + 1)
-	return y
+// expOfMinusAbs returns e^−|x|. In float32, the result is zero if |x| > tail.
+func (f *formula) expOfMinusAbs(x *value) *value {
+	x = f.or(x, f.signBit())
+	if f.size == 8 {
+		return f.exp(x)
+	}
+	f.comment("e^−|x| = eʳ·2ⁿ for n = round(−|x|/log 2) and r = −|x| − n·log 2")
+	n, rest, bits := f.reduce(x, exponentBias[4])
+	r := f.fnma(n, f.number(log2Low[4]), rest)
+	y := f.polynomial(append([]float64{1, 1}, expSeries[4]...), r)
+	return f.choose(x, f.number(-tail), f.number(0), f.mul(y, f.shift(bits, mantissaBits[4])))
+}
+
+// softplus returns max(x, 0) + log(1 + e) for e = exp(−|x|) in float32.
+func (f *formula) softplus(x, e *value) *value {
+	f.comment("softplus x = max(x, 0) + log(1 + e) with e = e^−|x|")
+	return f.fma(f.polynomial(log1pSeries, e), e, f.max(f.number(0), x))
+}
+
+// sigmoid returns 1/(1 + e), or e/(1 + e) for negative x, given e = exp(−|x|).
+func (f *formula) sigmoid(x, e *value) *value {
+	f.comment("sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|")
+	return f.div(f.choose(x, f.number(0), e, f.number(1)), f.add(e, f.number(1)))
 }

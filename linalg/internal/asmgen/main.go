@@ -5,10 +5,11 @@
 //
 // A test fails if the checked-in files differ from the output.
 //
-// Start with kernels.go, which lists all kernels and the instruction sets AVX-512, AVX2 and NEON. The
-// file writer.go formats instructions. The file elementwise.go declares operations on vectors, and
-// functions.go uses these operations to compute the exponential, the logarithm and related functions.
-// The files amd64*.go and arm64*.go generate the kernels of each architecture.
+// Each kernel is written once, for AVX-512, AVX2 and NEON. Start with sets.go, which describes these instruction sets
+// and their tiles. The file scalar.go defines a portable assembly language for loops and addresses, and vector.go
+// emits vector instructions. The kernels are in tiles.go, rows.go, transpose.go and elementwise.go. Elementwise
+// kernels are formulas: formula.go assigns registers to their intermediate results, and functions.go contains the
+// exponential, the logarithm and related functions.
 //
 // Assembly code refers to the arguments of a kernel by the names of Go struct fields. The Go compiler
 // writes the offsets of the fields to go_asm.h, which the assembly files include.
@@ -23,23 +24,16 @@ import (
 
 // files returns the contents of the generated files of package kernel, by file name.
 func files() map[string]string {
-	return map[string]string{
-		"indices.go": indices(),
-
-		"tables_amd64.go":     tables(amd64),
-		"tiles_amd64.s":       amd64Tiles(),
-		"elementwise_amd64.s": amd64Elementwise(),
-		"rows_amd64.s":        amd64Rows(),
-		"transpose_amd64.s":   amd64Transpose(),
-		"peak_amd64.s":        amd64Peak(),
-
-		"tables_arm64.go":     tables(arm64),
-		"tiles_arm64.s":       arm64Tiles(),
-		"elementwise_arm64.s": arm64Elementwise(),
-		"rows_arm64.s":        arm64Rows(),
-		"transpose_arm64.s":   arm64Transpose(),
-		"peak_arm64.s":        arm64Peak(),
+	texts := map[string]string{"indices.go": indices()}
+	for _, arch := range []*architecture{amd64, arm64} {
+		texts["tables_"+arch.goarch+".go"] = tables(arch)
+		for kind, text := range map[string]func(*architecture) string{
+			"tiles": tiles, "elementwise": elementwise, "rows": rows, "transpose": transpose, "peak": peak,
+		} {
+			texts[kind+"_"+arch.goarch+".s"] = text(arch)
+		}
 	}
+	return texts
 }
 
 // dir is the path of package kernel, relative to this directory.

@@ -7,787 +7,770 @@
 
 // These kernels compute elementwise functions; see elementwise.go and elementwiseArgs. They use these registers:
 //
-// 	DI          address of the arguments
-// 	R8-R11      addresses of the operands
-// 	AX, CX      number of elements done, number of elements left after this vector
-// 	K1, Y15     mask of the last vector (K1 with AVX-512, Y15 with AVX2)
-// 	Y14         a constant (AVX2 only)
+//	DI    address of the arguments
+//	AX    address of y
+//	BX    address of a
+//	CX    address of b
+//	DX    address of c
+//	SI    number of bytes done
+//	R8    number of elements left
+//	R9    address of the constants (arm64), temporary (amd64)
 
 // y = a + b
 TEXT opAddAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_b(DI), R10
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $16, CX
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_b(DI), CX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $16
 	JLT partial
 loop:
-	VMOVUPS (R9)(AX*4), Z0
-	VMOVUPS (R10)(AX*4), Z1
+	VMOVUPS (BX)(SI*1), Z0
+	VMOVUPS (CX)(SI*1), Z1
 compute:
 	VADDPS Z1, Z0, Z0
-	TESTQ CX, CX
+	CMPQ R8, $16
 	JLT storePartial
-	VMOVUPS Z0, (R8)(AX*4)
-	ADDQ $16, AX
-	SUBQ $16, CX
+	VMOVUPS Z0, (AX)(SI*1)
+	ADDQ $64, SI
+	SUBQ $16, R8
+	CMPQ R8, $16
 	JGE loop
-	// The last vector is partial.
 partial:
-	ADDQ $16, CX
-	JZ done
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	VMOVUPS.Z (R9)(AX*4), K1, Z0
-	VMOVUPS.Z (R10)(AX*4), K1, Z1
-	MOVQ $-1, CX
+	CMPQ R8, $0
+	JEQ finish
+	MOVL $-1, R9
+	BZHIL R8, R9, R9
+	KMOVW R9, K1
+	MOVQ $0, R8
+	VMOVUPS.Z (BX)(SI*1), K1, Z0
+	VMOVUPS.Z (CX)(SI*1), K1, Z1
 	JMP compute
 storePartial:
-	VMOVUPS Z0, K1, (R8)(AX*4)
-done:
+	VMOVUPS Z0, K1, (AX)(SI*1)
+finish:
 	VZEROUPPER
 	RET
 
 // y = a·b
 TEXT opMulAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_b(DI), R10
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $16, CX
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_b(DI), CX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $16
 	JLT partial
 loop:
-	VMOVUPS (R9)(AX*4), Z0
-	VMOVUPS (R10)(AX*4), Z1
+	VMOVUPS (BX)(SI*1), Z0
+	VMOVUPS (CX)(SI*1), Z1
 compute:
 	VMULPS Z1, Z0, Z0
-	TESTQ CX, CX
+	CMPQ R8, $16
 	JLT storePartial
-	VMOVUPS Z0, (R8)(AX*4)
-	ADDQ $16, AX
-	SUBQ $16, CX
+	VMOVUPS Z0, (AX)(SI*1)
+	ADDQ $64, SI
+	SUBQ $16, R8
+	CMPQ R8, $16
 	JGE loop
-	// The last vector is partial.
 partial:
-	ADDQ $16, CX
-	JZ done
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	VMOVUPS.Z (R9)(AX*4), K1, Z0
-	VMOVUPS.Z (R10)(AX*4), K1, Z1
-	MOVQ $-1, CX
+	CMPQ R8, $0
+	JEQ finish
+	MOVL $-1, R9
+	BZHIL R8, R9, R9
+	KMOVW R9, K1
+	MOVQ $0, R8
+	VMOVUPS.Z (BX)(SI*1), K1, Z0
+	VMOVUPS.Z (CX)(SI*1), K1, Z1
 	JMP compute
 storePartial:
-	VMOVUPS Z0, K1, (R8)(AX*4)
-done:
+	VMOVUPS Z0, K1, (AX)(SI*1)
+finish:
 	VZEROUPPER
 	RET
 
 // y = a·b + c
 TEXT opMulAddAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_b(DI), R10
-	MOVQ elementwiseArgs_c(DI), R11
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $16, CX
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_b(DI), CX
+	MOVQ elementwiseArgs_c(DI), DX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $16
 	JLT partial
 loop:
-	VMOVUPS (R9)(AX*4), Z0
-	VMOVUPS (R10)(AX*4), Z1
-	VMOVUPS (R11)(AX*4), Z2
+	VMOVUPS (BX)(SI*1), Z0
+	VMOVUPS (CX)(SI*1), Z1
+	VMOVUPS (DX)(SI*1), Z2
 compute:
 	VFMADD231PS Z0, Z1, Z2
-	TESTQ CX, CX
+	CMPQ R8, $16
 	JLT storePartial
-	VMOVUPS Z2, (R8)(AX*4)
-	ADDQ $16, AX
-	SUBQ $16, CX
+	VMOVUPS Z2, (AX)(SI*1)
+	ADDQ $64, SI
+	SUBQ $16, R8
+	CMPQ R8, $16
 	JGE loop
-	// The last vector is partial.
 partial:
-	ADDQ $16, CX
-	JZ done
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	VMOVUPS.Z (R9)(AX*4), K1, Z0
-	VMOVUPS.Z (R10)(AX*4), K1, Z1
-	VMOVUPS.Z (R11)(AX*4), K1, Z2
-	MOVQ $-1, CX
+	CMPQ R8, $0
+	JEQ finish
+	MOVL $-1, R9
+	BZHIL R8, R9, R9
+	KMOVW R9, K1
+	MOVQ $0, R8
+	VMOVUPS.Z (BX)(SI*1), K1, Z0
+	VMOVUPS.Z (CX)(SI*1), K1, Z1
+	VMOVUPS.Z (DX)(SI*1), K1, Z2
 	JMP compute
 storePartial:
-	VMOVUPS Z2, K1, (R8)(AX*4)
-done:
+	VMOVUPS Z2, K1, (AX)(SI*1)
+finish:
 	VZEROUPPER
 	RET
 
 // y = log(1 + eᵃ)
 TEXT opSoftplusAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $16, CX
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $16
 	JLT partial
 loop:
-	VMOVUPS (R9)(AX*4), Z0
+	VMOVUPS (BX)(SI*1), Z0
 compute:
-	// e^−|x|
-	VPORD.BCST k80000000<>+0(SB), Z0, Z1
-	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
-	VMOVAPS Z1, Z3
-	VMULPS.BCST k3fb8aa3b<>+0(SB), Z3, Z4
-	VRNDSCALEPS $8, Z4, Z4
-	VFNMADD231PS.BCST k3f317218<>+0(SB), Z4, Z3
-	VFNMADD231PS.BCST kb102e308<>+0(SB), Z4, Z3
-	// eʳ
-	VBROADCASTSS k3ab511a8<>+0(SB), Z2
-	VFMADD213PS.BCST k3c091d36<>+0(SB), Z3, Z2
-	VFMADD213PS.BCST k3d2aac7a<>+0(SB), Z3, Z2
-	VFMADD213PS.BCST k3e2aaa48<>+0(SB), Z3, Z2
-	VFMADD213PS.BCST k3efffffe<>+0(SB), Z3, Z2
-	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
-	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
-	// eʳ·2ⁿ; the bits of the float32 number 2ⁿ are (n + 127)·2²³
-	VCVTPS2DQ Z4, Z4
-	VPADDD.BCST k0000007f<>+0(SB), Z4, Z4
-	VPSLLD $23, Z4, Z4
-	VMULPS Z4, Z2, Z2
-	VPXORD Z3, Z3, Z3
+	VORPS.BCST k80000000<>+0(SB), Z0, Z1
+	// e^−|x| = eʳ·2ⁿ for n = round(−|x|/log 2) and r = −|x| − n·log 2
+	VMULPS.BCST k3fb8aa3b<>+0(SB), Z1, Z2
+	VADDPS.BCST k4b40007f<>+0(SB), Z2, Z2
+	VSUBPS.BCST k4b40007f<>+0(SB), Z2, Z3
+	VBROADCASTSS k3f317218<>+0(SB), Z4
+	VFNMADD213PS Z1, Z3, Z4
+	VFNMADD231PS.BCST kb102e308<>+0(SB), Z3, Z4
+	VBROADCASTSS k3ab511a8<>+0(SB), Z3
+	VFMADD213PS.BCST k3c091d36<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST k3d2aac7a<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST k3e2aaa48<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST k3efffffe<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST k3f800000<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST k3f800000<>+0(SB), Z4, Z3
+	VPSLLD $23, Z2, Z2
+	VMULPS Z2, Z3, Z2
 	VCMPPS.BCST $17, kc2300000<>+0(SB), Z1, K2
-	VMOVAPS Z3, K2, Z2
-	VMOVAPS Z2, Z1
+	VBLENDMPS.BCST k00000000<>+0(SB), Z2, K2, Z1
 	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
-	VBROADCASTSS kbb549978<>+0(SB), Z3
-	VFMADD213PS.BCST k3ca29f65<>+0(SB), Z1, Z3
-	VFMADD213PS.BCST kbd694e44<>+0(SB), Z1, Z3
-	VFMADD213PS.BCST k3dd9299e<>+0(SB), Z1, Z3
-	VFMADD213PS.BCST kbe1cbaac<>+0(SB), Z1, Z3
-	VFMADD213PS.BCST k3e497b49<>+0(SB), Z1, Z3
-	VFMADD213PS.BCST kbe7f87c3<>+0(SB), Z1, Z3
-	VFMADD213PS.BCST k3eaaa640<>+0(SB), Z1, Z3
-	VFMADD213PS.BCST kbeffffdf<>+0(SB), Z1, Z3
-	VFMADD213PS.BCST k3f800000<>+0(SB), Z1, Z3
-	VPXORD Z2, Z2, Z2
-	VMAXPS Z0, Z2, Z2
-	VFMADD231PS Z3, Z1, Z2
-	TESTQ CX, CX
+	VBROADCASTSS kbb549978<>+0(SB), Z2
+	VFMADD213PS.BCST k3ca29f65<>+0(SB), Z1, Z2
+	VFMADD213PS.BCST kbd694e44<>+0(SB), Z1, Z2
+	VFMADD213PS.BCST k3dd9299e<>+0(SB), Z1, Z2
+	VFMADD213PS.BCST kbe1cbaac<>+0(SB), Z1, Z2
+	VFMADD213PS.BCST k3e497b49<>+0(SB), Z1, Z2
+	VFMADD213PS.BCST kbe7f87c3<>+0(SB), Z1, Z2
+	VFMADD213PS.BCST k3eaaa640<>+0(SB), Z1, Z2
+	VFMADD213PS.BCST kbeffffdf<>+0(SB), Z1, Z2
+	VFMADD213PS.BCST k3f800000<>+0(SB), Z1, Z2
+	VBROADCASTSS k00000000<>+0(SB), Z3
+	VMAXPS Z0, Z3, Z0
+	VFMADD231PS Z2, Z1, Z0
+	CMPQ R8, $16
 	JLT storePartial
-	VMOVUPS Z2, (R8)(AX*4)
-	ADDQ $16, AX
-	SUBQ $16, CX
+	VMOVUPS Z0, (AX)(SI*1)
+	ADDQ $64, SI
+	SUBQ $16, R8
+	CMPQ R8, $16
 	JGE loop
-	// The last vector is partial.
 partial:
-	ADDQ $16, CX
-	JZ done
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	VMOVUPS.Z (R9)(AX*4), K1, Z0
-	MOVQ $-1, CX
+	CMPQ R8, $0
+	JEQ finish
+	MOVL $-1, R9
+	BZHIL R8, R9, R9
+	KMOVW R9, K1
+	MOVQ $0, R8
+	VMOVUPS.Z (BX)(SI*1), K1, Z0
 	JMP compute
 storePartial:
-	VMOVUPS Z2, K1, (R8)(AX*4)
-done:
+	VMOVUPS Z0, K1, (AX)(SI*1)
+finish:
 	VZEROUPPER
 	RET
 
 // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)
 TEXT opSoftplusSigmoidAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_b(DI), R9
-	MOVQ elementwiseArgs_a(DI), R10
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $16, CX
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_b(DI), CX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $16
 	JLT partial
 loop:
-	VMOVUPS (R10)(AX*4), Z0
+	VMOVUPS (BX)(SI*1), Z0
 compute:
-	// e^−|x|
-	VPORD.BCST k80000000<>+0(SB), Z0, Z1
-	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
-	VMOVAPS Z1, Z3
-	VMULPS.BCST k3fb8aa3b<>+0(SB), Z3, Z4
-	VRNDSCALEPS $8, Z4, Z4
-	VFNMADD231PS.BCST k3f317218<>+0(SB), Z4, Z3
-	VFNMADD231PS.BCST kb102e308<>+0(SB), Z4, Z3
-	// eʳ
-	VBROADCASTSS k3ab511a8<>+0(SB), Z2
-	VFMADD213PS.BCST k3c091d36<>+0(SB), Z3, Z2
-	VFMADD213PS.BCST k3d2aac7a<>+0(SB), Z3, Z2
-	VFMADD213PS.BCST k3e2aaa48<>+0(SB), Z3, Z2
-	VFMADD213PS.BCST k3efffffe<>+0(SB), Z3, Z2
-	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
-	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
-	// eʳ·2ⁿ; the bits of the float32 number 2ⁿ are (n + 127)·2²³
-	VCVTPS2DQ Z4, Z4
-	VPADDD.BCST k0000007f<>+0(SB), Z4, Z4
-	VPSLLD $23, Z4, Z4
-	VMULPS Z4, Z2, Z2
-	VPXORD Z3, Z3, Z3
+	VORPS.BCST k80000000<>+0(SB), Z0, Z1
+	// e^−|x| = eʳ·2ⁿ for n = round(−|x|/log 2) and r = −|x| − n·log 2
+	VMULPS.BCST k3fb8aa3b<>+0(SB), Z1, Z2
+	VADDPS.BCST k4b40007f<>+0(SB), Z2, Z2
+	VSUBPS.BCST k4b40007f<>+0(SB), Z2, Z3
+	VBROADCASTSS k3f317218<>+0(SB), Z4
+	VFNMADD213PS Z1, Z3, Z4
+	VFNMADD231PS.BCST kb102e308<>+0(SB), Z3, Z4
+	VBROADCASTSS k3ab511a8<>+0(SB), Z3
+	VFMADD213PS.BCST k3c091d36<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST k3d2aac7a<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST k3e2aaa48<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST k3efffffe<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST k3f800000<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST k3f800000<>+0(SB), Z4, Z3
+	VPSLLD $23, Z2, Z2
+	VMULPS Z2, Z3, Z2
 	VCMPPS.BCST $17, kc2300000<>+0(SB), Z1, K2
-	VMOVAPS Z3, K2, Z2
-	VMOVAPS Z2, Z1
-	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
-	VADDPS.BCST k3f800000<>+0(SB), Z1, Z3
-	VBROADCASTSS k3f800000<>+0(SB), Z2
-	VPMOVD2M Z0, K2
-	VMOVAPS Z1, K2, Z2
-	VDIVPS Z3, Z2, Z2
+	VBLENDMPS.BCST k00000000<>+0(SB), Z2, K2, Z1
 	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
-	VBROADCASTSS kbb549978<>+0(SB), Z4
-	VFMADD213PS.BCST k3ca29f65<>+0(SB), Z1, Z4
-	VFMADD213PS.BCST kbd694e44<>+0(SB), Z1, Z4
-	VFMADD213PS.BCST k3dd9299e<>+0(SB), Z1, Z4
-	VFMADD213PS.BCST kbe1cbaac<>+0(SB), Z1, Z4
-	VFMADD213PS.BCST k3e497b49<>+0(SB), Z1, Z4
-	VFMADD213PS.BCST kbe7f87c3<>+0(SB), Z1, Z4
-	VFMADD213PS.BCST k3eaaa640<>+0(SB), Z1, Z4
-	VFMADD213PS.BCST kbeffffdf<>+0(SB), Z1, Z4
-	VFMADD213PS.BCST k3f800000<>+0(SB), Z1, Z4
-	VPXORD Z3, Z3, Z3
+	VBROADCASTSS kbb549978<>+0(SB), Z2
+	VFMADD213PS.BCST k3ca29f65<>+0(SB), Z1, Z2
+	VFMADD213PS.BCST kbd694e44<>+0(SB), Z1, Z2
+	VFMADD213PS.BCST k3dd9299e<>+0(SB), Z1, Z2
+	VFMADD213PS.BCST kbe1cbaac<>+0(SB), Z1, Z2
+	VFMADD213PS.BCST k3e497b49<>+0(SB), Z1, Z2
+	VFMADD213PS.BCST kbe7f87c3<>+0(SB), Z1, Z2
+	VFMADD213PS.BCST k3eaaa640<>+0(SB), Z1, Z2
+	VFMADD213PS.BCST kbeffffdf<>+0(SB), Z1, Z2
+	VFMADD213PS.BCST k3f800000<>+0(SB), Z1, Z2
+	VBROADCASTSS k00000000<>+0(SB), Z3
 	VMAXPS Z0, Z3, Z3
-	VFMADD231PS Z4, Z1, Z3
-	TESTQ CX, CX
+	VFMADD231PS Z2, Z1, Z3
+	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
+	VCMPPS.BCST $17, k00000000<>+0(SB), Z0, K2
+	VBROADCASTSS k3f800000<>+0(SB), Z0
+	VBLENDMPS Z1, Z0, K2, Z0
+	VADDPS.BCST k3f800000<>+0(SB), Z1, Z1
+	VDIVPS Z1, Z0, Z0
+	CMPQ R8, $16
 	JLT storePartial
-	VMOVUPS Z3, (R8)(AX*4)
-	VMOVUPS Z2, (R9)(AX*4)
-	ADDQ $16, AX
-	SUBQ $16, CX
+	VMOVUPS Z3, (AX)(SI*1)
+	VMOVUPS Z0, (CX)(SI*1)
+	ADDQ $64, SI
+	SUBQ $16, R8
+	CMPQ R8, $16
 	JGE loop
-	// The last vector is partial.
 partial:
-	ADDQ $16, CX
-	JZ done
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	VMOVUPS.Z (R10)(AX*4), K1, Z0
-	MOVQ $-1, CX
+	CMPQ R8, $0
+	JEQ finish
+	MOVL $-1, R9
+	BZHIL R8, R9, R9
+	KMOVW R9, K1
+	MOVQ $0, R8
+	VMOVUPS.Z (BX)(SI*1), K1, Z0
 	JMP compute
 storePartial:
-	VMOVUPS Z3, K1, (R8)(AX*4)
-	VMOVUPS Z2, K1, (R9)(AX*4)
-done:
+	VMOVUPS Z3, K1, (AX)(SI*1)
+	VMOVUPS Z0, K1, (CX)(SI*1)
+finish:
 	VZEROUPPER
 	RET
 
 // y = a ⊙ (b − b²)
 TEXT opSigmoidGradientAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_b(DI), R10
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $16, CX
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_b(DI), CX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $16
 	JLT partial
 loop:
-	VMOVUPS (R9)(AX*4), Z0
-	VMOVUPS (R10)(AX*4), Z1
+	VMOVUPS (BX)(SI*1), Z0
+	VMOVUPS (CX)(SI*1), Z1
 compute:
 	VMOVAPS Z1, Z2
-	VFNMADD231PS Z1, Z1, Z2
-	VMULPS Z0, Z2, Z2
-	TESTQ CX, CX
+	VFNMADD213PS Z1, Z1, Z2
+	VMULPS Z0, Z2, Z0
+	CMPQ R8, $16
 	JLT storePartial
-	VMOVUPS Z2, (R8)(AX*4)
-	ADDQ $16, AX
-	SUBQ $16, CX
+	VMOVUPS Z0, (AX)(SI*1)
+	ADDQ $64, SI
+	SUBQ $16, R8
+	CMPQ R8, $16
 	JGE loop
-	// The last vector is partial.
 partial:
-	ADDQ $16, CX
-	JZ done
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	VMOVUPS.Z (R9)(AX*4), K1, Z0
-	VMOVUPS.Z (R10)(AX*4), K1, Z1
-	MOVQ $-1, CX
+	CMPQ R8, $0
+	JEQ finish
+	MOVL $-1, R9
+	BZHIL R8, R9, R9
+	KMOVW R9, K1
+	MOVQ $0, R8
+	VMOVUPS.Z (BX)(SI*1), K1, Z0
+	VMOVUPS.Z (CX)(SI*1), K1, Z1
 	JMP compute
 storePartial:
-	VMOVUPS Z2, K1, (R8)(AX*4)
-done:
+	VMOVUPS Z0, K1, (AX)(SI*1)
+finish:
 	VZEROUPPER
 	RET
 
 // a step of Adamax for parameters y, moving averages b and c and gradient a
 TEXT opAdamaxAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_b(DI), R9
-	MOVQ elementwiseArgs_c(DI), R10
-	MOVQ elementwiseArgs_a(DI), R11
-	MOVQ elementwiseArgs_n(DI), CX
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_b(DI), CX
+	MOVQ elementwiseArgs_c(DI), DX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
 	VBROADCASTSS elementwiseArgs_beta1(DI), Z0
 	VBROADCASTSS elementwiseArgs_rest1(DI), Z1
 	VBROADCASTSS elementwiseArgs_beta2(DI), Z2
 	VBROADCASTSS elementwiseArgs_rate(DI), Z3
 	VBROADCASTSS elementwiseArgs_epsilon(DI), Z4
-	XORQ AX, AX
-	SUBQ $16, CX
+	CMPQ R8, $16
 	JLT partial
 loop:
-	VMOVUPS (R8)(AX*4), Z5
-	VMOVUPS (R9)(AX*4), Z6
-	VMOVUPS (R10)(AX*4), Z7
-	VMOVUPS (R11)(AX*4), Z8
+	VMOVUPS (AX)(SI*1), Z5
+	VMOVUPS (CX)(SI*1), Z6
+	VMOVUPS (DX)(SI*1), Z7
+	VMOVUPS (BX)(SI*1), Z8
 compute:
 	VMULPS Z0, Z6, Z6
 	VFMADD231PS Z1, Z8, Z6
 	VMULPS Z2, Z7, Z7
-	VPANDD.BCST k7fffffff<>+0(SB), Z8, Z8
+	VANDPS.BCST k7fffffff<>+0(SB), Z8, Z8
 	VMAXPS Z8, Z7, Z7
 	VADDPS Z4, Z7, Z8
 	VDIVPS Z8, Z6, Z8
-	VFMADD231PS Z3, Z8, Z5
-	TESTQ CX, CX
+	VFMADD231PS Z8, Z3, Z5
+	CMPQ R8, $16
 	JLT storePartial
-	VMOVUPS Z5, (R8)(AX*4)
-	VMOVUPS Z6, (R9)(AX*4)
-	VMOVUPS Z7, (R10)(AX*4)
-	ADDQ $16, AX
-	SUBQ $16, CX
+	VMOVUPS Z5, (AX)(SI*1)
+	VMOVUPS Z6, (CX)(SI*1)
+	VMOVUPS Z7, (DX)(SI*1)
+	ADDQ $64, SI
+	SUBQ $16, R8
+	CMPQ R8, $16
 	JGE loop
-	// The last vector is partial.
 partial:
-	ADDQ $16, CX
-	JZ done
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	VMOVUPS.Z (R8)(AX*4), K1, Z5
-	VMOVUPS.Z (R9)(AX*4), K1, Z6
-	VMOVUPS.Z (R10)(AX*4), K1, Z7
-	VMOVUPS.Z (R11)(AX*4), K1, Z8
-	MOVQ $-1, CX
+	CMPQ R8, $0
+	JEQ finish
+	MOVL $-1, R9
+	BZHIL R8, R9, R9
+	KMOVW R9, K1
+	MOVQ $0, R8
+	VMOVUPS.Z (AX)(SI*1), K1, Z5
+	VMOVUPS.Z (CX)(SI*1), K1, Z6
+	VMOVUPS.Z (DX)(SI*1), K1, Z7
+	VMOVUPS.Z (BX)(SI*1), K1, Z8
 	JMP compute
 storePartial:
-	VMOVUPS Z5, K1, (R8)(AX*4)
-	VMOVUPS Z6, K1, (R9)(AX*4)
-	VMOVUPS Z7, K1, (R10)(AX*4)
-done:
+	VMOVUPS Z5, K1, (AX)(SI*1)
+	VMOVUPS Z6, K1, (CX)(SI*1)
+	VMOVUPS Z7, K1, (DX)(SI*1)
+finish:
 	VZEROUPPER
 	RET
 
 // y = a + b
 TEXT opAddAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_b(DI), R10
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $8, CX
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_b(DI), CX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $8
 	JLT partial
 loop:
-	VMOVUPS (R9)(AX*4), Y0
-	VMOVUPS (R10)(AX*4), Y1
+	VMOVUPS (BX)(SI*1), Y0
+	VMOVUPS (CX)(SI*1), Y1
 compute:
 	VADDPS Y1, Y0, Y0
-	TESTQ CX, CX
+	CMPQ R8, $8
 	JLT storePartial
-	VMOVUPS Y0, (R8)(AX*4)
-	ADDQ $8, AX
-	SUBQ $8, CX
+	VMOVUPS Y0, (AX)(SI*1)
+	ADDQ $32, SI
+	SUBQ $8, R8
+	CMPQ R8, $8
 	JGE loop
-	// The last vector is partial.
 partial:
-	ADDQ $8, CX
-	JZ done
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	VMASKMOVPS (R9)(AX*4), Y15, Y0
-	VMASKMOVPS (R10)(AX*4), Y15, Y1
-	MOVQ $-1, CX
+	CMPQ R8, $0
+	JEQ finish
+	LEAQ ones<>+32(SB), R9
+	SHLQ $2, R8
+	SUBQ R8, R9
+	VMOVDQU (R9), Y15
+	MOVQ $0, R8
+	VMASKMOVPS (BX)(SI*1), Y15, Y0
+	VMASKMOVPS (CX)(SI*1), Y15, Y1
 	JMP compute
 storePartial:
-	VMASKMOVPS Y0, Y15, (R8)(AX*4)
-done:
+	VMASKMOVPS Y0, Y15, (AX)(SI*1)
+finish:
 	VZEROUPPER
 	RET
 
 // y = a·b
 TEXT opMulAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_b(DI), R10
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $8, CX
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_b(DI), CX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $8
 	JLT partial
 loop:
-	VMOVUPS (R9)(AX*4), Y0
-	VMOVUPS (R10)(AX*4), Y1
+	VMOVUPS (BX)(SI*1), Y0
+	VMOVUPS (CX)(SI*1), Y1
 compute:
 	VMULPS Y1, Y0, Y0
-	TESTQ CX, CX
+	CMPQ R8, $8
 	JLT storePartial
-	VMOVUPS Y0, (R8)(AX*4)
-	ADDQ $8, AX
-	SUBQ $8, CX
+	VMOVUPS Y0, (AX)(SI*1)
+	ADDQ $32, SI
+	SUBQ $8, R8
+	CMPQ R8, $8
 	JGE loop
-	// The last vector is partial.
 partial:
-	ADDQ $8, CX
-	JZ done
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	VMASKMOVPS (R9)(AX*4), Y15, Y0
-	VMASKMOVPS (R10)(AX*4), Y15, Y1
-	MOVQ $-1, CX
+	CMPQ R8, $0
+	JEQ finish
+	LEAQ ones<>+32(SB), R9
+	SHLQ $2, R8
+	SUBQ R8, R9
+	VMOVDQU (R9), Y15
+	MOVQ $0, R8
+	VMASKMOVPS (BX)(SI*1), Y15, Y0
+	VMASKMOVPS (CX)(SI*1), Y15, Y1
 	JMP compute
 storePartial:
-	VMASKMOVPS Y0, Y15, (R8)(AX*4)
-done:
+	VMASKMOVPS Y0, Y15, (AX)(SI*1)
+finish:
 	VZEROUPPER
 	RET
 
 // y = a·b + c
 TEXT opMulAddAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_b(DI), R10
-	MOVQ elementwiseArgs_c(DI), R11
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $8, CX
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_b(DI), CX
+	MOVQ elementwiseArgs_c(DI), DX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $8
 	JLT partial
 loop:
-	VMOVUPS (R9)(AX*4), Y0
-	VMOVUPS (R10)(AX*4), Y1
-	VMOVUPS (R11)(AX*4), Y2
+	VMOVUPS (BX)(SI*1), Y0
+	VMOVUPS (CX)(SI*1), Y1
+	VMOVUPS (DX)(SI*1), Y2
 compute:
 	VFMADD231PS Y0, Y1, Y2
-	TESTQ CX, CX
+	CMPQ R8, $8
 	JLT storePartial
-	VMOVUPS Y2, (R8)(AX*4)
-	ADDQ $8, AX
-	SUBQ $8, CX
+	VMOVUPS Y2, (AX)(SI*1)
+	ADDQ $32, SI
+	SUBQ $8, R8
+	CMPQ R8, $8
 	JGE loop
-	// The last vector is partial.
 partial:
-	ADDQ $8, CX
-	JZ done
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	VMASKMOVPS (R9)(AX*4), Y15, Y0
-	VMASKMOVPS (R10)(AX*4), Y15, Y1
-	VMASKMOVPS (R11)(AX*4), Y15, Y2
-	MOVQ $-1, CX
+	CMPQ R8, $0
+	JEQ finish
+	LEAQ ones<>+32(SB), R9
+	SHLQ $2, R8
+	SUBQ R8, R9
+	VMOVDQU (R9), Y15
+	MOVQ $0, R8
+	VMASKMOVPS (BX)(SI*1), Y15, Y0
+	VMASKMOVPS (CX)(SI*1), Y15, Y1
+	VMASKMOVPS (DX)(SI*1), Y15, Y2
 	JMP compute
 storePartial:
-	VMASKMOVPS Y2, Y15, (R8)(AX*4)
-done:
+	VMASKMOVPS Y2, Y15, (AX)(SI*1)
+finish:
 	VZEROUPPER
 	RET
 
 // y = log(1 + eᵃ)
 TEXT opSoftplusAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $8, CX
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $8
 	JLT partial
 loop:
-	VMOVUPS (R9)(AX*4), Y0
+	VMOVUPS (BX)(SI*1), Y0
 compute:
-	// e^−|x|
-	VBROADCASTSS k80000000<>+0(SB), Y14
-	VPOR Y14, Y0, Y1
-	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
-	VMOVAPS Y1, Y3
-	VBROADCASTSS k3fb8aa3b<>+0(SB), Y14
-	VMULPS Y14, Y3, Y4
-	VROUNDPS $8, Y4, Y4
-	VBROADCASTSS k3f317218<>+0(SB), Y14
-	VFNMADD231PS Y14, Y4, Y3
-	VBROADCASTSS kb102e308<>+0(SB), Y14
-	VFNMADD231PS Y14, Y4, Y3
-	// eʳ
-	VBROADCASTSS k3ab511a8<>+0(SB), Y2
-	VBROADCASTSS k3c091d36<>+0(SB), Y14
-	VFMADD213PS Y14, Y3, Y2
-	VBROADCASTSS k3d2aac7a<>+0(SB), Y14
-	VFMADD213PS Y14, Y3, Y2
-	VBROADCASTSS k3e2aaa48<>+0(SB), Y14
-	VFMADD213PS Y14, Y3, Y2
-	VBROADCASTSS k3efffffe<>+0(SB), Y14
-	VFMADD213PS Y14, Y3, Y2
-	VBROADCASTSS k3f800000<>+0(SB), Y14
-	VFMADD213PS Y14, Y3, Y2
-	VBROADCASTSS k3f800000<>+0(SB), Y14
-	VFMADD213PS Y14, Y3, Y2
-	// eʳ·2ⁿ; the bits of the float32 number 2ⁿ are (n + 127)·2²³
-	VCVTPS2DQ Y4, Y4
-	VBROADCASTSS k0000007f<>+0(SB), Y14
-	VPADDD Y14, Y4, Y4
-	VPSLLD $23, Y4, Y4
-	VMULPS Y4, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VBROADCASTSS kc2300000<>+0(SB), Y14
-	VCMPPS $17, Y14, Y1, Y14
-	VBLENDVPS Y14, Y3, Y2, Y2
-	VMOVAPS Y2, Y1
+	VBROADCASTSS k80000000<>+0(SB), Y1
+	VORPS Y1, Y0, Y1
+	// e^−|x| = eʳ·2ⁿ for n = round(−|x|/log 2) and r = −|x| − n·log 2
+	VBROADCASTSS k3fb8aa3b<>+0(SB), Y2
+	VMULPS Y2, Y1, Y2
+	VBROADCASTSS k4b40007f<>+0(SB), Y3
+	VADDPS Y3, Y2, Y2
+	VBROADCASTSS k4b40007f<>+0(SB), Y3
+	VSUBPS Y3, Y2, Y3
+	VBROADCASTSS k3f317218<>+0(SB), Y4
+	VFNMADD213PS Y1, Y3, Y4
+	VBROADCASTSS kb102e308<>+0(SB), Y5
+	VFNMADD231PS Y5, Y3, Y4
+	VBROADCASTSS k3ab511a8<>+0(SB), Y3
+	VBROADCASTSS k3c091d36<>+0(SB), Y5
+	VFMADD213PS Y5, Y4, Y3
+	VBROADCASTSS k3d2aac7a<>+0(SB), Y5
+	VFMADD213PS Y5, Y4, Y3
+	VBROADCASTSS k3e2aaa48<>+0(SB), Y5
+	VFMADD213PS Y5, Y4, Y3
+	VBROADCASTSS k3efffffe<>+0(SB), Y5
+	VFMADD213PS Y5, Y4, Y3
+	VBROADCASTSS k3f800000<>+0(SB), Y5
+	VFMADD213PS Y5, Y4, Y3
+	VBROADCASTSS k3f800000<>+0(SB), Y5
+	VFMADD213PS Y5, Y4, Y3
+	VPSLLD $23, Y2, Y2
+	VMULPS Y2, Y3, Y2
+	VBROADCASTSS kc2300000<>+0(SB), Y4
+	VCMPPS $17, Y4, Y1, Y3
+	VBROADCASTSS k00000000<>+0(SB), Y1
+	VBLENDVPS Y3, Y1, Y2, Y3
 	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
-	VBROADCASTSS kbb549978<>+0(SB), Y3
-	VBROADCASTSS k3ca29f65<>+0(SB), Y14
-	VFMADD213PS Y14, Y1, Y3
-	VBROADCASTSS kbd694e44<>+0(SB), Y14
-	VFMADD213PS Y14, Y1, Y3
-	VBROADCASTSS k3dd9299e<>+0(SB), Y14
-	VFMADD213PS Y14, Y1, Y3
-	VBROADCASTSS kbe1cbaac<>+0(SB), Y14
-	VFMADD213PS Y14, Y1, Y3
-	VBROADCASTSS k3e497b49<>+0(SB), Y14
-	VFMADD213PS Y14, Y1, Y3
-	VBROADCASTSS kbe7f87c3<>+0(SB), Y14
-	VFMADD213PS Y14, Y1, Y3
-	VBROADCASTSS k3eaaa640<>+0(SB), Y14
-	VFMADD213PS Y14, Y1, Y3
-	VBROADCASTSS kbeffffdf<>+0(SB), Y14
-	VFMADD213PS Y14, Y1, Y3
-	VBROADCASTSS k3f800000<>+0(SB), Y14
-	VFMADD213PS Y14, Y1, Y3
-	VXORPS Y2, Y2, Y2
-	VMAXPS Y0, Y2, Y2
-	VFMADD231PS Y3, Y1, Y2
-	TESTQ CX, CX
+	VBROADCASTSS kbb549978<>+0(SB), Y1
+	VBROADCASTSS k3ca29f65<>+0(SB), Y2
+	VFMADD213PS Y2, Y3, Y1
+	VBROADCASTSS kbd694e44<>+0(SB), Y2
+	VFMADD213PS Y2, Y3, Y1
+	VBROADCASTSS k3dd9299e<>+0(SB), Y2
+	VFMADD213PS Y2, Y3, Y1
+	VBROADCASTSS kbe1cbaac<>+0(SB), Y2
+	VFMADD213PS Y2, Y3, Y1
+	VBROADCASTSS k3e497b49<>+0(SB), Y2
+	VFMADD213PS Y2, Y3, Y1
+	VBROADCASTSS kbe7f87c3<>+0(SB), Y2
+	VFMADD213PS Y2, Y3, Y1
+	VBROADCASTSS k3eaaa640<>+0(SB), Y2
+	VFMADD213PS Y2, Y3, Y1
+	VBROADCASTSS kbeffffdf<>+0(SB), Y2
+	VFMADD213PS Y2, Y3, Y1
+	VBROADCASTSS k3f800000<>+0(SB), Y2
+	VFMADD213PS Y2, Y3, Y1
+	VBROADCASTSS k00000000<>+0(SB), Y2
+	VMAXPS Y0, Y2, Y0
+	VFMADD231PS Y1, Y3, Y0
+	CMPQ R8, $8
 	JLT storePartial
-	VMOVUPS Y2, (R8)(AX*4)
-	ADDQ $8, AX
-	SUBQ $8, CX
+	VMOVUPS Y0, (AX)(SI*1)
+	ADDQ $32, SI
+	SUBQ $8, R8
+	CMPQ R8, $8
 	JGE loop
-	// The last vector is partial.
 partial:
-	ADDQ $8, CX
-	JZ done
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	VMASKMOVPS (R9)(AX*4), Y15, Y0
-	MOVQ $-1, CX
+	CMPQ R8, $0
+	JEQ finish
+	LEAQ ones<>+32(SB), R9
+	SHLQ $2, R8
+	SUBQ R8, R9
+	VMOVDQU (R9), Y15
+	MOVQ $0, R8
+	VMASKMOVPS (BX)(SI*1), Y15, Y0
 	JMP compute
 storePartial:
-	VMASKMOVPS Y2, Y15, (R8)(AX*4)
-done:
+	VMASKMOVPS Y0, Y15, (AX)(SI*1)
+finish:
 	VZEROUPPER
 	RET
 
 // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)
 TEXT opSoftplusSigmoidAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_b(DI), R9
-	MOVQ elementwiseArgs_a(DI), R10
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $8, CX
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_b(DI), CX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $8
 	JLT partial
 loop:
-	VMOVUPS (R10)(AX*4), Y0
+	VMOVUPS (BX)(SI*1), Y0
 compute:
-	// e^−|x|
-	VBROADCASTSS k80000000<>+0(SB), Y14
-	VPOR Y14, Y0, Y1
-	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
-	VMOVAPS Y1, Y3
-	VBROADCASTSS k3fb8aa3b<>+0(SB), Y14
-	VMULPS Y14, Y3, Y4
-	VROUNDPS $8, Y4, Y4
-	VBROADCASTSS k3f317218<>+0(SB), Y14
-	VFNMADD231PS Y14, Y4, Y3
-	VBROADCASTSS kb102e308<>+0(SB), Y14
-	VFNMADD231PS Y14, Y4, Y3
-	// eʳ
-	VBROADCASTSS k3ab511a8<>+0(SB), Y2
-	VBROADCASTSS k3c091d36<>+0(SB), Y14
-	VFMADD213PS Y14, Y3, Y2
-	VBROADCASTSS k3d2aac7a<>+0(SB), Y14
-	VFMADD213PS Y14, Y3, Y2
-	VBROADCASTSS k3e2aaa48<>+0(SB), Y14
-	VFMADD213PS Y14, Y3, Y2
-	VBROADCASTSS k3efffffe<>+0(SB), Y14
-	VFMADD213PS Y14, Y3, Y2
-	VBROADCASTSS k3f800000<>+0(SB), Y14
-	VFMADD213PS Y14, Y3, Y2
-	VBROADCASTSS k3f800000<>+0(SB), Y14
-	VFMADD213PS Y14, Y3, Y2
-	// eʳ·2ⁿ; the bits of the float32 number 2ⁿ are (n + 127)·2²³
-	VCVTPS2DQ Y4, Y4
-	VBROADCASTSS k0000007f<>+0(SB), Y14
-	VPADDD Y14, Y4, Y4
-	VPSLLD $23, Y4, Y4
-	VMULPS Y4, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VBROADCASTSS kc2300000<>+0(SB), Y14
-	VCMPPS $17, Y14, Y1, Y14
-	VBLENDVPS Y14, Y3, Y2, Y2
-	VMOVAPS Y2, Y1
-	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
-	VBROADCASTSS k3f800000<>+0(SB), Y14
-	VADDPS Y14, Y1, Y3
-	VBROADCASTSS k3f800000<>+0(SB), Y2
-	VBLENDVPS Y0, Y1, Y2, Y2
-	VDIVPS Y3, Y2, Y2
+	VBROADCASTSS k80000000<>+0(SB), Y1
+	VORPS Y1, Y0, Y1
+	// e^−|x| = eʳ·2ⁿ for n = round(−|x|/log 2) and r = −|x| − n·log 2
+	VBROADCASTSS k3fb8aa3b<>+0(SB), Y2
+	VMULPS Y2, Y1, Y2
+	VBROADCASTSS k4b40007f<>+0(SB), Y3
+	VADDPS Y3, Y2, Y2
+	VBROADCASTSS k4b40007f<>+0(SB), Y3
+	VSUBPS Y3, Y2, Y3
+	VBROADCASTSS k3f317218<>+0(SB), Y4
+	VFNMADD213PS Y1, Y3, Y4
+	VBROADCASTSS kb102e308<>+0(SB), Y5
+	VFNMADD231PS Y5, Y3, Y4
+	VBROADCASTSS k3ab511a8<>+0(SB), Y3
+	VBROADCASTSS k3c091d36<>+0(SB), Y5
+	VFMADD213PS Y5, Y4, Y3
+	VBROADCASTSS k3d2aac7a<>+0(SB), Y5
+	VFMADD213PS Y5, Y4, Y3
+	VBROADCASTSS k3e2aaa48<>+0(SB), Y5
+	VFMADD213PS Y5, Y4, Y3
+	VBROADCASTSS k3efffffe<>+0(SB), Y5
+	VFMADD213PS Y5, Y4, Y3
+	VBROADCASTSS k3f800000<>+0(SB), Y5
+	VFMADD213PS Y5, Y4, Y3
+	VBROADCASTSS k3f800000<>+0(SB), Y5
+	VFMADD213PS Y5, Y4, Y3
+	VPSLLD $23, Y2, Y2
+	VMULPS Y2, Y3, Y2
+	VBROADCASTSS kc2300000<>+0(SB), Y4
+	VCMPPS $17, Y4, Y1, Y3
+	VBROADCASTSS k00000000<>+0(SB), Y1
+	VBLENDVPS Y3, Y1, Y2, Y3
 	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
-	VBROADCASTSS kbb549978<>+0(SB), Y4
-	VBROADCASTSS k3ca29f65<>+0(SB), Y14
-	VFMADD213PS Y14, Y1, Y4
-	VBROADCASTSS kbd694e44<>+0(SB), Y14
-	VFMADD213PS Y14, Y1, Y4
-	VBROADCASTSS k3dd9299e<>+0(SB), Y14
-	VFMADD213PS Y14, Y1, Y4
-	VBROADCASTSS kbe1cbaac<>+0(SB), Y14
-	VFMADD213PS Y14, Y1, Y4
-	VBROADCASTSS k3e497b49<>+0(SB), Y14
-	VFMADD213PS Y14, Y1, Y4
-	VBROADCASTSS kbe7f87c3<>+0(SB), Y14
-	VFMADD213PS Y14, Y1, Y4
-	VBROADCASTSS k3eaaa640<>+0(SB), Y14
-	VFMADD213PS Y14, Y1, Y4
-	VBROADCASTSS kbeffffdf<>+0(SB), Y14
-	VFMADD213PS Y14, Y1, Y4
-	VBROADCASTSS k3f800000<>+0(SB), Y14
-	VFMADD213PS Y14, Y1, Y4
-	VXORPS Y3, Y3, Y3
-	VMAXPS Y0, Y3, Y3
-	VFMADD231PS Y4, Y1, Y3
-	TESTQ CX, CX
+	VBROADCASTSS kbb549978<>+0(SB), Y1
+	VBROADCASTSS k3ca29f65<>+0(SB), Y2
+	VFMADD213PS Y2, Y3, Y1
+	VBROADCASTSS kbd694e44<>+0(SB), Y2
+	VFMADD213PS Y2, Y3, Y1
+	VBROADCASTSS k3dd9299e<>+0(SB), Y2
+	VFMADD213PS Y2, Y3, Y1
+	VBROADCASTSS kbe1cbaac<>+0(SB), Y2
+	VFMADD213PS Y2, Y3, Y1
+	VBROADCASTSS k3e497b49<>+0(SB), Y2
+	VFMADD213PS Y2, Y3, Y1
+	VBROADCASTSS kbe7f87c3<>+0(SB), Y2
+	VFMADD213PS Y2, Y3, Y1
+	VBROADCASTSS k3eaaa640<>+0(SB), Y2
+	VFMADD213PS Y2, Y3, Y1
+	VBROADCASTSS kbeffffdf<>+0(SB), Y2
+	VFMADD213PS Y2, Y3, Y1
+	VBROADCASTSS k3f800000<>+0(SB), Y2
+	VFMADD213PS Y2, Y3, Y1
+	VBROADCASTSS k00000000<>+0(SB), Y2
+	VMAXPS Y0, Y2, Y2
+	VFMADD231PS Y1, Y3, Y2
+	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
+	VBROADCASTSS k00000000<>+0(SB), Y4
+	VCMPPS $17, Y4, Y0, Y1
+	VBROADCASTSS k3f800000<>+0(SB), Y0
+	VBLENDVPS Y1, Y3, Y0, Y1
+	VBROADCASTSS k3f800000<>+0(SB), Y0
+	VADDPS Y0, Y3, Y0
+	VDIVPS Y0, Y1, Y0
+	CMPQ R8, $8
 	JLT storePartial
-	VMOVUPS Y3, (R8)(AX*4)
-	VMOVUPS Y2, (R9)(AX*4)
-	ADDQ $8, AX
-	SUBQ $8, CX
+	VMOVUPS Y2, (AX)(SI*1)
+	VMOVUPS Y0, (CX)(SI*1)
+	ADDQ $32, SI
+	SUBQ $8, R8
+	CMPQ R8, $8
 	JGE loop
-	// The last vector is partial.
 partial:
-	ADDQ $8, CX
-	JZ done
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	VMASKMOVPS (R10)(AX*4), Y15, Y0
-	MOVQ $-1, CX
+	CMPQ R8, $0
+	JEQ finish
+	LEAQ ones<>+32(SB), R9
+	SHLQ $2, R8
+	SUBQ R8, R9
+	VMOVDQU (R9), Y15
+	MOVQ $0, R8
+	VMASKMOVPS (BX)(SI*1), Y15, Y0
 	JMP compute
 storePartial:
-	VMASKMOVPS Y3, Y15, (R8)(AX*4)
-	VMASKMOVPS Y2, Y15, (R9)(AX*4)
-done:
+	VMASKMOVPS Y2, Y15, (AX)(SI*1)
+	VMASKMOVPS Y0, Y15, (CX)(SI*1)
+finish:
 	VZEROUPPER
 	RET
 
 // y = a ⊙ (b − b²)
 TEXT opSigmoidGradientAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_b(DI), R10
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $8, CX
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_b(DI), CX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $8
 	JLT partial
 loop:
-	VMOVUPS (R9)(AX*4), Y0
-	VMOVUPS (R10)(AX*4), Y1
+	VMOVUPS (BX)(SI*1), Y0
+	VMOVUPS (CX)(SI*1), Y1
 compute:
 	VMOVAPS Y1, Y2
-	VFNMADD231PS Y1, Y1, Y2
-	VMULPS Y0, Y2, Y2
-	TESTQ CX, CX
+	VFNMADD213PS Y1, Y1, Y2
+	VMULPS Y0, Y2, Y0
+	CMPQ R8, $8
 	JLT storePartial
-	VMOVUPS Y2, (R8)(AX*4)
-	ADDQ $8, AX
-	SUBQ $8, CX
+	VMOVUPS Y0, (AX)(SI*1)
+	ADDQ $32, SI
+	SUBQ $8, R8
+	CMPQ R8, $8
 	JGE loop
-	// The last vector is partial.
 partial:
-	ADDQ $8, CX
-	JZ done
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	VMASKMOVPS (R9)(AX*4), Y15, Y0
-	VMASKMOVPS (R10)(AX*4), Y15, Y1
-	MOVQ $-1, CX
+	CMPQ R8, $0
+	JEQ finish
+	LEAQ ones<>+32(SB), R9
+	SHLQ $2, R8
+	SUBQ R8, R9
+	VMOVDQU (R9), Y15
+	MOVQ $0, R8
+	VMASKMOVPS (BX)(SI*1), Y15, Y0
+	VMASKMOVPS (CX)(SI*1), Y15, Y1
 	JMP compute
 storePartial:
-	VMASKMOVPS Y2, Y15, (R8)(AX*4)
-done:
+	VMASKMOVPS Y0, Y15, (AX)(SI*1)
+finish:
 	VZEROUPPER
 	RET
 
 // a step of Adamax for parameters y, moving averages b and c and gradient a
 TEXT opAdamaxAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_b(DI), R9
-	MOVQ elementwiseArgs_c(DI), R10
-	MOVQ elementwiseArgs_a(DI), R11
-	MOVQ elementwiseArgs_n(DI), CX
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_b(DI), CX
+	MOVQ elementwiseArgs_c(DI), DX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
 	VBROADCASTSS elementwiseArgs_beta1(DI), Y0
 	VBROADCASTSS elementwiseArgs_rest1(DI), Y1
 	VBROADCASTSS elementwiseArgs_beta2(DI), Y2
 	VBROADCASTSS elementwiseArgs_rate(DI), Y3
 	VBROADCASTSS elementwiseArgs_epsilon(DI), Y4
-	XORQ AX, AX
-	SUBQ $8, CX
+	CMPQ R8, $8
 	JLT partial
 loop:
-	VMOVUPS (R8)(AX*4), Y5
-	VMOVUPS (R9)(AX*4), Y6
-	VMOVUPS (R10)(AX*4), Y7
-	VMOVUPS (R11)(AX*4), Y8
+	VMOVUPS (AX)(SI*1), Y5
+	VMOVUPS (CX)(SI*1), Y6
+	VMOVUPS (DX)(SI*1), Y7
+	VMOVUPS (BX)(SI*1), Y8
 compute:
 	VMULPS Y0, Y6, Y6
 	VFMADD231PS Y1, Y8, Y6
 	VMULPS Y2, Y7, Y7
-	VBROADCASTSS k7fffffff<>+0(SB), Y14
-	VPAND Y14, Y8, Y8
+	VBROADCASTSS k7fffffff<>+0(SB), Y9
+	VANDPS Y9, Y8, Y8
 	VMAXPS Y8, Y7, Y7
 	VADDPS Y4, Y7, Y8
 	VDIVPS Y8, Y6, Y8
-	VFMADD231PS Y3, Y8, Y5
-	TESTQ CX, CX
+	VFMADD231PS Y8, Y3, Y5
+	CMPQ R8, $8
 	JLT storePartial
-	VMOVUPS Y5, (R8)(AX*4)
-	VMOVUPS Y6, (R9)(AX*4)
-	VMOVUPS Y7, (R10)(AX*4)
-	ADDQ $8, AX
-	SUBQ $8, CX
+	VMOVUPS Y5, (AX)(SI*1)
+	VMOVUPS Y6, (CX)(SI*1)
+	VMOVUPS Y7, (DX)(SI*1)
+	ADDQ $32, SI
+	SUBQ $8, R8
+	CMPQ R8, $8
 	JGE loop
-	// The last vector is partial.
 partial:
-	ADDQ $8, CX
-	JZ done
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	VMASKMOVPS (R8)(AX*4), Y15, Y5
-	VMASKMOVPS (R9)(AX*4), Y15, Y6
-	VMASKMOVPS (R10)(AX*4), Y15, Y7
-	VMASKMOVPS (R11)(AX*4), Y15, Y8
-	MOVQ $-1, CX
+	CMPQ R8, $0
+	JEQ finish
+	LEAQ ones<>+32(SB), R9
+	SHLQ $2, R8
+	SUBQ R8, R9
+	VMOVDQU (R9), Y15
+	MOVQ $0, R8
+	VMASKMOVPS (AX)(SI*1), Y15, Y5
+	VMASKMOVPS (CX)(SI*1), Y15, Y6
+	VMASKMOVPS (DX)(SI*1), Y15, Y7
+	VMASKMOVPS (BX)(SI*1), Y15, Y8
 	JMP compute
 storePartial:
-	VMASKMOVPS Y5, Y15, (R8)(AX*4)
-	VMASKMOVPS Y6, Y15, (R9)(AX*4)
-	VMASKMOVPS Y7, Y15, (R10)(AX*4)
-done:
+	VMASKMOVPS Y5, Y15, (AX)(SI*1)
+	VMASKMOVPS Y6, Y15, (CX)(SI*1)
+	VMASKMOVPS Y7, Y15, (DX)(SI*1)
+finish:
 	VZEROUPPER
 	RET
 
@@ -804,64 +787,67 @@ GLOBL ones<>(SB), NOPTR|RODATA, $64
 DATA k80000000<>+0(SB)/4, $0x80000000 // -0
 GLOBL k80000000<>(SB), NOPTR|RODATA, $4
 
-DATA k3fb8aa3b<>+0(SB)/4, $0x3fb8aa3b // 1.442695
+DATA k3fb8aa3b<>+0(SB)/4, $0x3fb8aa3b // 1.4426950216293335
 GLOBL k3fb8aa3b<>(SB), NOPTR|RODATA, $4
 
-DATA k3f317218<>+0(SB)/4, $0x3f317218 // 0.6931472
+DATA k4b40007f<>+0(SB)/4, $0x4b40007f // 1.2583039e+07
+GLOBL k4b40007f<>(SB), NOPTR|RODATA, $4
+
+DATA k3f317218<>+0(SB)/4, $0x3f317218 // 0.6931471824645996
 GLOBL k3f317218<>(SB), NOPTR|RODATA, $4
 
-DATA kb102e308<>+0(SB)/4, $0xb102e308 // -1.9046542e-09
+DATA kb102e308<>+0(SB)/4, $0xb102e308 // -1.9046542121259336e-09
 GLOBL kb102e308<>(SB), NOPTR|RODATA, $4
 
-DATA k3ab511a8<>+0(SB)/4, $0x3ab511a8 // 0.0013814466
+DATA k3ab511a8<>+0(SB)/4, $0x3ab511a8 // 0.0013814466074109077
 GLOBL k3ab511a8<>(SB), NOPTR|RODATA, $4
 
-DATA k3c091d36<>+0(SB)/4, $0x3c091d36 // 0.008368781
+DATA k3c091d36<>+0(SB)/4, $0x3c091d36 // 0.008368780836462975
 GLOBL k3c091d36<>(SB), NOPTR|RODATA, $4
 
-DATA k3d2aac7a<>+0(SB)/4, $0x3d2aac7a // 0.041668393
+DATA k3d2aac7a<>+0(SB)/4, $0x3d2aac7a // 0.04166839271783829
 GLOBL k3d2aac7a<>(SB), NOPTR|RODATA, $4
 
-DATA k3e2aaa48<>+0(SB)/4, $0x3e2aaa48 // 0.1666652
+DATA k3e2aaa48<>+0(SB)/4, $0x3e2aaa48 // 0.1666651964187622
 GLOBL k3e2aaa48<>(SB), NOPTR|RODATA, $4
 
-DATA k3efffffe<>+0(SB)/4, $0x3efffffe // 0.49999994
+DATA k3efffffe<>+0(SB)/4, $0x3efffffe // 0.4999999403953552
 GLOBL k3efffffe<>(SB), NOPTR|RODATA, $4
 
 DATA k3f800000<>+0(SB)/4, $0x3f800000 // 1
 GLOBL k3f800000<>(SB), NOPTR|RODATA, $4
 
-DATA k0000007f<>+0(SB)/4, $0x0000007f // 1.78e-43
-GLOBL k0000007f<>(SB), NOPTR|RODATA, $4
-
 DATA kc2300000<>+0(SB)/4, $0xc2300000 // -44
 GLOBL kc2300000<>(SB), NOPTR|RODATA, $4
 
-DATA kbb549978<>+0(SB)/4, $0xbb549978 // -0.0032440107
+DATA k00000000<>+0(SB)/4, $0x00000000 // 0
+GLOBL k00000000<>(SB), NOPTR|RODATA, $4
+
+DATA kbb549978<>+0(SB)/4, $0xbb549978 // -0.0032440107315778732
 GLOBL kbb549978<>(SB), NOPTR|RODATA, $4
 
-DATA k3ca29f65<>+0(SB)/4, $0x3ca29f65 // 0.019851396
+DATA k3ca29f65<>+0(SB)/4, $0x3ca29f65 // 0.01985139586031437
 GLOBL k3ca29f65<>(SB), NOPTR|RODATA, $4
 
-DATA kbd694e44<>+0(SB)/4, $0xbd694e44 // -0.056959406
+DATA kbd694e44<>+0(SB)/4, $0xbd694e44 // -0.05695940554141998
 GLOBL kbd694e44<>(SB), NOPTR|RODATA, $4
 
-DATA k3dd9299e<>+0(SB)/4, $0x3dd9299e // 0.10603641
+DATA k3dd9299e<>+0(SB)/4, $0x3dd9299e // 0.10603640973567963
 GLOBL k3dd9299e<>(SB), NOPTR|RODATA, $4
 
-DATA kbe1cbaac<>+0(SB)/4, $0xbe1cbaac // -0.15305585
+DATA kbe1cbaac<>+0(SB)/4, $0xbe1cbaac // -0.1530558466911316
 GLOBL kbe1cbaac<>(SB), NOPTR|RODATA, $4
 
-DATA k3e497b49<>+0(SB)/4, $0x3e497b49 // 0.19675936
+DATA k3e497b49<>+0(SB)/4, $0x3e497b49 // 0.19675935804843903
 GLOBL k3e497b49<>(SB), NOPTR|RODATA, $4
 
-DATA kbe7f87c3<>+0(SB)/4, $0xbe7f87c3 // -0.24954133
+DATA kbe7f87c3<>+0(SB)/4, $0xbe7f87c3 // -0.24954132735729218
 GLOBL kbe7f87c3<>(SB), NOPTR|RODATA, $4
 
-DATA k3eaaa640<>+0(SB)/4, $0x3eaaa640 // 0.33329964
+DATA k3eaaa640<>+0(SB)/4, $0x3eaaa640 // 0.3332996368408203
 GLOBL k3eaaa640<>(SB), NOPTR|RODATA, $4
 
-DATA kbeffffdf<>+0(SB)/4, $0xbeffffdf // -0.49999902
+DATA kbeffffdf<>+0(SB)/4, $0xbeffffdf // -0.4999990165233612
 GLOBL kbeffffdf<>(SB), NOPTR|RODATA, $4
 
 DATA k7fffffff<>+0(SB)/4, $0x7fffffff // NaN

@@ -7,11 +7,14 @@
 
 // These kernels compute elementwise functions; see elementwise.go and elementwiseArgs. They use these registers:
 //
-// 	R0        address of the arguments
-// 	R1-R4     addresses of the operands
-// 	R5, R6    number of bytes done, number of elements left after this vector
-// 	R7        address of the table of constants
-// 	V30, V31  a constant, an intermediate result
+//	R0    address of the arguments
+//	R1    address of y
+//	R2    address of a
+//	R3    address of b
+//	R4    address of c
+//	R5    number of bytes done
+//	R6    number of elements left
+//	R7    address of the constants (arm64), temporary (amd64)
 
 // y = a + b
 TEXT opAddNEON<>(SB), NOSPLIT, $0-16
@@ -19,33 +22,34 @@ TEXT opAddNEON<>(SB), NOSPLIT, $0-16
 	MOVD elementwiseArgs_a(R0), R2
 	MOVD elementwiseArgs_b(R0), R3
 	MOVD elementwiseArgs_n(R0), R6
-	MOVD $constants<>(SB), R7
 	MOVD $0, R5
-	SUBS $4, R6
+	MOVD $constants<>(SB), R7
+	CMP $4, R6
 	BLT partial
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 	WORD $0x3ce56861 // ldr q1, [x3, x5]
 compute:
 	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	TBNZ $63, R6, storeElement
+	CMP $4, R6
+	BLT storePartial
 	WORD $0x3ca56820 // str q0, [x1, x5]
 	ADD $16, R5
-	SUBS $4, R6
+	SUB $4, R6
+	CMP $4, R6
 	BGE loop
-	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
-	CMP $-4, R6
-	BEQ done
+	CMP $0, R6
+	BEQ finish
 	FMOVS (R2)(R5), F0
 	FMOVS (R3)(R5), F1
 	JMP compute
-storeElement:
+storePartial:
 	FMOVS F0, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
 	JMP partial
-done:
+finish:
 	RET
 
 // y = a·b
@@ -54,33 +58,34 @@ TEXT opMulNEON<>(SB), NOSPLIT, $0-16
 	MOVD elementwiseArgs_a(R0), R2
 	MOVD elementwiseArgs_b(R0), R3
 	MOVD elementwiseArgs_n(R0), R6
-	MOVD $constants<>(SB), R7
 	MOVD $0, R5
-	SUBS $4, R6
+	MOVD $constants<>(SB), R7
+	CMP $4, R6
 	BLT partial
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 	WORD $0x3ce56861 // ldr q1, [x3, x5]
 compute:
 	WORD $0x6e21dc00 // fmul v0.4s, v0.4s, v1.4s
-	TBNZ $63, R6, storeElement
+	CMP $4, R6
+	BLT storePartial
 	WORD $0x3ca56820 // str q0, [x1, x5]
 	ADD $16, R5
-	SUBS $4, R6
+	SUB $4, R6
+	CMP $4, R6
 	BGE loop
-	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
-	CMP $-4, R6
-	BEQ done
+	CMP $0, R6
+	BEQ finish
 	FMOVS (R2)(R5), F0
 	FMOVS (R3)(R5), F1
 	JMP compute
-storeElement:
+storePartial:
 	FMOVS F0, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
 	JMP partial
-done:
+finish:
 	RET
 
 // y = a·b + c
@@ -90,35 +95,36 @@ TEXT opMulAddNEON<>(SB), NOSPLIT, $0-16
 	MOVD elementwiseArgs_b(R0), R3
 	MOVD elementwiseArgs_c(R0), R4
 	MOVD elementwiseArgs_n(R0), R6
-	MOVD $constants<>(SB), R7
 	MOVD $0, R5
-	SUBS $4, R6
+	MOVD $constants<>(SB), R7
+	CMP $4, R6
 	BLT partial
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 	WORD $0x3ce56861 // ldr q1, [x3, x5]
 	WORD $0x3ce56882 // ldr q2, [x4, x5]
 compute:
-	VFMLA V1.S4, V0.S4, V2.S4
-	TBNZ $63, R6, storeElement
+	WORD $0x4e21cc02 // fmla v2.4s, v0.4s, v1.4s
+	CMP $4, R6
+	BLT storePartial
 	WORD $0x3ca56822 // str q2, [x1, x5]
 	ADD $16, R5
-	SUBS $4, R6
+	SUB $4, R6
+	CMP $4, R6
 	BGE loop
-	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
-	CMP $-4, R6
-	BEQ done
+	CMP $0, R6
+	BEQ finish
 	FMOVS (R2)(R5), F0
 	FMOVS (R3)(R5), F1
 	FMOVS (R4)(R5), F2
 	JMP compute
-storeElement:
+storePartial:
 	FMOVS F2, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
 	JMP partial
-done:
+finish:
 	RET
 
 // y = log(1 + eᵃ)
@@ -126,223 +132,186 @@ TEXT opSoftplusNEON<>(SB), NOSPLIT, $0-16
 	MOVD elementwiseArgs_y(R0), R1
 	MOVD elementwiseArgs_a(R0), R2
 	MOVD elementwiseArgs_n(R0), R6
-	MOVD $constants<>(SB), R7
 	MOVD $0, R5
-	SUBS $4, R6
+	MOVD $constants<>(SB), R7
+	CMP $4, R6
 	BLT partial
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 compute:
-	// e^−|x|
-	FMOVQ 0(R7), F30
-	VORR V30.B16, V0.B16, V1.B16
-	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
-	VMOV V1.B16, V3.B16
-	FMOVQ 16(R7), F30
-	WORD $0x6e3edc64 // fmul v4.4s, v3.4s, v30.4s
-	WORD $0x4e218884 // frintn v4.4s, v4.4s
-	FMOVQ 32(R7), F30
-	VFMLS V30.S4, V4.S4, V3.S4
-	FMOVQ 48(R7), F30
-	VFMLS V30.S4, V4.S4, V3.S4
-	// eʳ
-	FMOVQ 64(R7), F2
-	FMOVQ 80(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	FMOVQ 96(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	FMOVQ 112(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	FMOVQ 128(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	FMOVQ 144(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	FMOVQ 144(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	// eʳ·2ⁿ; the bits of the float32 number 2ⁿ are (n + 127)·2²³
-	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
-	FMOVQ 160(R7), F30
-	VADD V30.S4, V4.S4, V4.S4
-	VSHL $23, V4.S4, V4.S4
-	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	VEOR V3.B16, V3.B16, V3.B16
-	FMOVQ 176(R7), F30
-	WORD $0x6ea1e7df // fcmgt v31.4s, v30.4s, v1.4s
-	VBIT V31.B16, V3.B16, V2.B16
-	VMOV V2.B16, V1.B16
+	FMOVQ 0(R7), F1
+	WORD $0x4ea11c01 // orr v1.16b, v0.16b, v1.16b
+	// e^−|x| = eʳ·2ⁿ for n = round(−|x|/log 2) and r = −|x| − n·log 2
+	FMOVQ 16(R7), F2
+	WORD $0x6e22dc22 // fmul v2.4s, v1.4s, v2.4s
+	FMOVQ 32(R7), F3
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	FMOVQ 32(R7), F3
+	WORD $0x4ea3d443 // fsub v3.4s, v2.4s, v3.4s
+	VMOV V1.B16, V4.B16
+	FMOVQ 48(R7), F5
+	WORD $0x4ea3cca4 // fmls v4.4s, v5.4s, v3.4s
+	FMOVQ 64(R7), F5
+	WORD $0x4ea3cca4 // fmls v4.4s, v5.4s, v3.4s
+	FMOVQ 80(R7), F3
+	FMOVQ 96(R7), F5
+	WORD $0x4e24cca3 // fmla v3.4s, v5.4s, v4.4s
+	FMOVQ 112(R7), F5
+	WORD $0x4e24cc65 // fmla v5.4s, v3.4s, v4.4s
+	FMOVQ 128(R7), F3
+	WORD $0x4e24cca3 // fmla v3.4s, v5.4s, v4.4s
+	FMOVQ 144(R7), F5
+	WORD $0x4e24cc65 // fmla v5.4s, v3.4s, v4.4s
+	FMOVQ 160(R7), F3
+	WORD $0x4e24cca3 // fmla v3.4s, v5.4s, v4.4s
+	FMOVQ 160(R7), F5
+	WORD $0x4e24cc65 // fmla v5.4s, v3.4s, v4.4s
+	VSHL $23, V2.S4, V2.S4
+	WORD $0x6e22dca2 // fmul v2.4s, v5.4s, v2.4s
+	FMOVQ 176(R7), F4
+	WORD $0x6ea1e483 // fcmgt v3.4s, v4.4s, v1.4s
+	FMOVQ 192(R7), F1
+	WORD $0x6e621c23 // bsl v3.16b, v1.16b, v2.16b
 	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
-	FMOVQ 192(R7), F3
-	FMOVQ 208(R7), F31
-	VFMLA V1.S4, V3.S4, V31.S4
-	VMOV V31.B16, V3.B16
-	FMOVQ 224(R7), F31
-	VFMLA V1.S4, V3.S4, V31.S4
-	VMOV V31.B16, V3.B16
-	FMOVQ 240(R7), F31
-	VFMLA V1.S4, V3.S4, V31.S4
-	VMOV V31.B16, V3.B16
-	FMOVQ 256(R7), F31
-	VFMLA V1.S4, V3.S4, V31.S4
-	VMOV V31.B16, V3.B16
-	FMOVQ 272(R7), F31
-	VFMLA V1.S4, V3.S4, V31.S4
-	VMOV V31.B16, V3.B16
-	FMOVQ 288(R7), F31
-	VFMLA V1.S4, V3.S4, V31.S4
-	VMOV V31.B16, V3.B16
-	FMOVQ 304(R7), F31
-	VFMLA V1.S4, V3.S4, V31.S4
-	VMOV V31.B16, V3.B16
-	FMOVQ 320(R7), F31
-	VFMLA V1.S4, V3.S4, V31.S4
-	VMOV V31.B16, V3.B16
-	FMOVQ 144(R7), F31
-	VFMLA V1.S4, V3.S4, V31.S4
-	VMOV V31.B16, V3.B16
-	VEOR V2.B16, V2.B16, V2.B16
-	WORD $0x6ea0e45f // fcmgt v31.4s, v2.4s, v0.4s
-	VBIF V31.B16, V0.B16, V2.B16
-	VFMLA V1.S4, V3.S4, V2.S4
-	TBNZ $63, R6, storeElement
-	WORD $0x3ca56822 // str q2, [x1, x5]
+	FMOVQ 208(R7), F1
+	FMOVQ 224(R7), F2
+	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
+	FMOVQ 240(R7), F2
+	WORD $0x4e23cc22 // fmla v2.4s, v1.4s, v3.4s
+	FMOVQ 256(R7), F1
+	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
+	FMOVQ 272(R7), F2
+	WORD $0x4e23cc22 // fmla v2.4s, v1.4s, v3.4s
+	FMOVQ 288(R7), F1
+	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
+	FMOVQ 304(R7), F2
+	WORD $0x4e23cc22 // fmla v2.4s, v1.4s, v3.4s
+	FMOVQ 320(R7), F1
+	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
+	FMOVQ 336(R7), F2
+	WORD $0x4e23cc22 // fmla v2.4s, v1.4s, v3.4s
+	FMOVQ 160(R7), F1
+	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
+	FMOVQ 192(R7), F2
+	WORD $0x4e20f440 // fmax v0.4s, v2.4s, v0.4s
+	WORD $0x4e23cc20 // fmla v0.4s, v1.4s, v3.4s
+	CMP $4, R6
+	BLT storePartial
+	WORD $0x3ca56820 // str q0, [x1, x5]
 	ADD $16, R5
-	SUBS $4, R6
+	SUB $4, R6
+	CMP $4, R6
 	BGE loop
-	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
-	CMP $-4, R6
-	BEQ done
+	CMP $0, R6
+	BEQ finish
 	FMOVS (R2)(R5), F0
 	JMP compute
-storeElement:
-	FMOVS F2, (R1)(R5)
+storePartial:
+	FMOVS F0, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
 	JMP partial
-done:
+finish:
 	RET
 
 // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)
 TEXT opSoftplusSigmoidNEON<>(SB), NOSPLIT, $0-16
 	MOVD elementwiseArgs_y(R0), R1
-	MOVD elementwiseArgs_b(R0), R2
-	MOVD elementwiseArgs_a(R0), R3
+	MOVD elementwiseArgs_b(R0), R3
+	MOVD elementwiseArgs_a(R0), R2
 	MOVD elementwiseArgs_n(R0), R6
-	MOVD $constants<>(SB), R7
 	MOVD $0, R5
-	SUBS $4, R6
+	MOVD $constants<>(SB), R7
+	CMP $4, R6
 	BLT partial
 loop:
-	WORD $0x3ce56860 // ldr q0, [x3, x5]
+	WORD $0x3ce56840 // ldr q0, [x2, x5]
 compute:
-	// e^−|x|
-	FMOVQ 0(R7), F30
-	VORR V30.B16, V0.B16, V1.B16
-	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
-	VMOV V1.B16, V3.B16
-	FMOVQ 16(R7), F30
-	WORD $0x6e3edc64 // fmul v4.4s, v3.4s, v30.4s
-	WORD $0x4e218884 // frintn v4.4s, v4.4s
-	FMOVQ 32(R7), F30
-	VFMLS V30.S4, V4.S4, V3.S4
-	FMOVQ 48(R7), F30
-	VFMLS V30.S4, V4.S4, V3.S4
-	// eʳ
-	FMOVQ 64(R7), F2
-	FMOVQ 80(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	FMOVQ 96(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	FMOVQ 112(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	FMOVQ 128(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	FMOVQ 144(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	FMOVQ 144(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	// eʳ·2ⁿ; the bits of the float32 number 2ⁿ are (n + 127)·2²³
-	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
-	FMOVQ 160(R7), F30
-	VADD V30.S4, V4.S4, V4.S4
-	VSHL $23, V4.S4, V4.S4
-	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	VEOR V3.B16, V3.B16, V3.B16
-	FMOVQ 176(R7), F30
-	WORD $0x6ea1e7df // fcmgt v31.4s, v30.4s, v1.4s
-	VBIT V31.B16, V3.B16, V2.B16
-	VMOV V2.B16, V1.B16
-	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
-	FMOVQ 144(R7), F30
-	WORD $0x4e3ed423 // fadd v3.4s, v1.4s, v30.4s
-	FMOVQ 144(R7), F2
-	WORD $0x4f21041f // sshr v31.4s, v0.4s, #31
-	VBIT V31.B16, V1.B16, V2.B16
-	WORD $0x6e23fc42 // fdiv v2.4s, v2.4s, v3.4s
+	FMOVQ 0(R7), F1
+	WORD $0x4ea11c01 // orr v1.16b, v0.16b, v1.16b
+	// e^−|x| = eʳ·2ⁿ for n = round(−|x|/log 2) and r = −|x| − n·log 2
+	FMOVQ 16(R7), F2
+	WORD $0x6e22dc22 // fmul v2.4s, v1.4s, v2.4s
+	FMOVQ 32(R7), F3
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	FMOVQ 32(R7), F3
+	WORD $0x4ea3d443 // fsub v3.4s, v2.4s, v3.4s
+	VMOV V1.B16, V4.B16
+	FMOVQ 48(R7), F5
+	WORD $0x4ea3cca4 // fmls v4.4s, v5.4s, v3.4s
+	FMOVQ 64(R7), F5
+	WORD $0x4ea3cca4 // fmls v4.4s, v5.4s, v3.4s
+	FMOVQ 80(R7), F3
+	FMOVQ 96(R7), F5
+	WORD $0x4e24cca3 // fmla v3.4s, v5.4s, v4.4s
+	FMOVQ 112(R7), F5
+	WORD $0x4e24cc65 // fmla v5.4s, v3.4s, v4.4s
+	FMOVQ 128(R7), F3
+	WORD $0x4e24cca3 // fmla v3.4s, v5.4s, v4.4s
+	FMOVQ 144(R7), F5
+	WORD $0x4e24cc65 // fmla v5.4s, v3.4s, v4.4s
+	FMOVQ 160(R7), F3
+	WORD $0x4e24cca3 // fmla v3.4s, v5.4s, v4.4s
+	FMOVQ 160(R7), F5
+	WORD $0x4e24cc65 // fmla v5.4s, v3.4s, v4.4s
+	VSHL $23, V2.S4, V2.S4
+	WORD $0x6e22dca2 // fmul v2.4s, v5.4s, v2.4s
+	FMOVQ 176(R7), F4
+	WORD $0x6ea1e483 // fcmgt v3.4s, v4.4s, v1.4s
+	FMOVQ 192(R7), F1
+	WORD $0x6e621c23 // bsl v3.16b, v1.16b, v2.16b
 	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
+	FMOVQ 208(R7), F1
+	FMOVQ 224(R7), F2
+	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
+	FMOVQ 240(R7), F2
+	WORD $0x4e23cc22 // fmla v2.4s, v1.4s, v3.4s
+	FMOVQ 256(R7), F1
+	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
+	FMOVQ 272(R7), F2
+	WORD $0x4e23cc22 // fmla v2.4s, v1.4s, v3.4s
+	FMOVQ 288(R7), F1
+	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
+	FMOVQ 304(R7), F2
+	WORD $0x4e23cc22 // fmla v2.4s, v1.4s, v3.4s
+	FMOVQ 320(R7), F1
+	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
+	FMOVQ 336(R7), F2
+	WORD $0x4e23cc22 // fmla v2.4s, v1.4s, v3.4s
+	FMOVQ 160(R7), F1
+	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
+	FMOVQ 192(R7), F2
+	WORD $0x4e20f442 // fmax v2.4s, v2.4s, v0.4s
+	WORD $0x4e23cc22 // fmla v2.4s, v1.4s, v3.4s
+	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
 	FMOVQ 192(R7), F4
-	FMOVQ 208(R7), F31
-	VFMLA V1.S4, V4.S4, V31.S4
-	VMOV V31.B16, V4.B16
-	FMOVQ 224(R7), F31
-	VFMLA V1.S4, V4.S4, V31.S4
-	VMOV V31.B16, V4.B16
-	FMOVQ 240(R7), F31
-	VFMLA V1.S4, V4.S4, V31.S4
-	VMOV V31.B16, V4.B16
-	FMOVQ 256(R7), F31
-	VFMLA V1.S4, V4.S4, V31.S4
-	VMOV V31.B16, V4.B16
-	FMOVQ 272(R7), F31
-	VFMLA V1.S4, V4.S4, V31.S4
-	VMOV V31.B16, V4.B16
-	FMOVQ 288(R7), F31
-	VFMLA V1.S4, V4.S4, V31.S4
-	VMOV V31.B16, V4.B16
-	FMOVQ 304(R7), F31
-	VFMLA V1.S4, V4.S4, V31.S4
-	VMOV V31.B16, V4.B16
-	FMOVQ 320(R7), F31
-	VFMLA V1.S4, V4.S4, V31.S4
-	VMOV V31.B16, V4.B16
-	FMOVQ 144(R7), F31
-	VFMLA V1.S4, V4.S4, V31.S4
-	VMOV V31.B16, V4.B16
-	VEOR V3.B16, V3.B16, V3.B16
-	WORD $0x6ea0e47f // fcmgt v31.4s, v3.4s, v0.4s
-	VBIF V31.B16, V0.B16, V3.B16
-	VFMLA V1.S4, V4.S4, V3.S4
-	TBNZ $63, R6, storeElement
-	WORD $0x3ca56823 // str q3, [x1, x5]
-	WORD $0x3ca56842 // str q2, [x2, x5]
+	WORD $0x6ea0e481 // fcmgt v1.4s, v4.4s, v0.4s
+	FMOVQ 160(R7), F0
+	WORD $0x6e601c61 // bsl v1.16b, v3.16b, v0.16b
+	FMOVQ 160(R7), F0
+	WORD $0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
+	WORD $0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
+	CMP $4, R6
+	BLT storePartial
+	WORD $0x3ca56822 // str q2, [x1, x5]
+	WORD $0x3ca56860 // str q0, [x3, x5]
 	ADD $16, R5
-	SUBS $4, R6
+	SUB $4, R6
+	CMP $4, R6
 	BGE loop
-	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
-	CMP $-4, R6
-	BEQ done
-	FMOVS (R3)(R5), F0
+	CMP $0, R6
+	BEQ finish
+	FMOVS (R2)(R5), F0
 	JMP compute
-storeElement:
-	FMOVS F3, (R1)(R5)
-	FMOVS F2, (R2)(R5)
+storePartial:
+	FMOVS F2, (R1)(R5)
+	FMOVS F0, (R3)(R5)
 	ADD $4, R5
 	SUB $1, R6
 	JMP partial
-done:
+finish:
 	RET
 
 // y = a ⊙ (b − b²)
@@ -351,145 +320,147 @@ TEXT opSigmoidGradientNEON<>(SB), NOSPLIT, $0-16
 	MOVD elementwiseArgs_a(R0), R2
 	MOVD elementwiseArgs_b(R0), R3
 	MOVD elementwiseArgs_n(R0), R6
-	MOVD $constants<>(SB), R7
 	MOVD $0, R5
-	SUBS $4, R6
+	MOVD $constants<>(SB), R7
+	CMP $4, R6
 	BLT partial
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 	WORD $0x3ce56861 // ldr q1, [x3, x5]
 compute:
 	VMOV V1.B16, V2.B16
-	VFMLS V1.S4, V1.S4, V2.S4
-	WORD $0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	TBNZ $63, R6, storeElement
-	WORD $0x3ca56822 // str q2, [x1, x5]
+	WORD $0x4ea1cc22 // fmls v2.4s, v1.4s, v1.4s
+	WORD $0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	CMP $4, R6
+	BLT storePartial
+	WORD $0x3ca56820 // str q0, [x1, x5]
 	ADD $16, R5
-	SUBS $4, R6
+	SUB $4, R6
+	CMP $4, R6
 	BGE loop
-	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
-	CMP $-4, R6
-	BEQ done
+	CMP $0, R6
+	BEQ finish
 	FMOVS (R2)(R5), F0
 	FMOVS (R3)(R5), F1
 	JMP compute
-storeElement:
-	FMOVS F2, (R1)(R5)
+storePartial:
+	FMOVS F0, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
 	JMP partial
-done:
+finish:
 	RET
 
 // a step of Adamax for parameters y, moving averages b and c and gradient a
 TEXT opAdamaxNEON<>(SB), NOSPLIT, $0-16
 	MOVD elementwiseArgs_y(R0), R1
-	MOVD elementwiseArgs_b(R0), R2
-	MOVD elementwiseArgs_c(R0), R3
-	MOVD elementwiseArgs_a(R0), R4
+	MOVD elementwiseArgs_b(R0), R3
+	MOVD elementwiseArgs_c(R0), R4
+	MOVD elementwiseArgs_a(R0), R2
 	MOVD elementwiseArgs_n(R0), R6
-	MOVD $constants<>(SB), R7
-	ADD $elementwiseArgs_beta1, R0, R8
-	VLD1R (R8), [V0.S4]
-	ADD $elementwiseArgs_rest1, R0, R8
-	VLD1R (R8), [V1.S4]
-	ADD $elementwiseArgs_beta2, R0, R8
-	VLD1R (R8), [V2.S4]
-	ADD $elementwiseArgs_rate, R0, R8
-	VLD1R (R8), [V3.S4]
-	ADD $elementwiseArgs_epsilon, R0, R8
-	VLD1R (R8), [V4.S4]
 	MOVD $0, R5
-	SUBS $4, R6
+	MOVD $constants<>(SB), R7
+	FMOVS elementwiseArgs_beta1(R0), F0
+	VDUP V0.S[0], V0.S4
+	FMOVS elementwiseArgs_rest1(R0), F1
+	VDUP V1.S[0], V1.S4
+	FMOVS elementwiseArgs_beta2(R0), F2
+	VDUP V2.S[0], V2.S4
+	FMOVS elementwiseArgs_rate(R0), F3
+	VDUP V3.S[0], V3.S4
+	FMOVS elementwiseArgs_epsilon(R0), F4
+	VDUP V4.S[0], V4.S4
+	CMP $4, R6
 	BLT partial
 loop:
 	WORD $0x3ce56825 // ldr q5, [x1, x5]
-	WORD $0x3ce56846 // ldr q6, [x2, x5]
-	WORD $0x3ce56867 // ldr q7, [x3, x5]
-	WORD $0x3ce56888 // ldr q8, [x4, x5]
+	WORD $0x3ce56866 // ldr q6, [x3, x5]
+	WORD $0x3ce56887 // ldr q7, [x4, x5]
+	WORD $0x3ce56848 // ldr q8, [x2, x5]
 compute:
 	WORD $0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
-	VFMLA V8.S4, V1.S4, V6.S4
+	WORD $0x4e28cc26 // fmla v6.4s, v1.4s, v8.4s
 	WORD $0x6e22dce7 // fmul v7.4s, v7.4s, v2.4s
-	FMOVQ 336(R7), F30
-	VAND V30.B16, V8.B16, V8.B16
-	WORD $0x6ea8e4ff // fcmgt v31.4s, v7.4s, v8.4s
-	VBIF V31.B16, V8.B16, V7.B16
+	FMOVQ 352(R7), F9
+	WORD $0x4e291d08 // and v8.16b, v8.16b, v9.16b
+	WORD $0x4e28f4e7 // fmax v7.4s, v7.4s, v8.4s
 	WORD $0x4e24d4e8 // fadd v8.4s, v7.4s, v4.4s
 	WORD $0x6e28fcc8 // fdiv v8.4s, v6.4s, v8.4s
-	VFMLA V8.S4, V3.S4, V5.S4
-	TBNZ $63, R6, storeElement
+	WORD $0x4e23cd05 // fmla v5.4s, v8.4s, v3.4s
+	CMP $4, R6
+	BLT storePartial
 	WORD $0x3ca56825 // str q5, [x1, x5]
-	WORD $0x3ca56846 // str q6, [x2, x5]
-	WORD $0x3ca56867 // str q7, [x3, x5]
+	WORD $0x3ca56866 // str q6, [x3, x5]
+	WORD $0x3ca56887 // str q7, [x4, x5]
 	ADD $16, R5
-	SUBS $4, R6
+	SUB $4, R6
+	CMP $4, R6
 	BGE loop
-	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
-	CMP $-4, R6
-	BEQ done
+	CMP $0, R6
+	BEQ finish
 	FMOVS (R1)(R5), F5
-	FMOVS (R2)(R5), F6
-	FMOVS (R3)(R5), F7
-	FMOVS (R4)(R5), F8
+	FMOVS (R3)(R5), F6
+	FMOVS (R4)(R5), F7
+	FMOVS (R2)(R5), F8
 	JMP compute
-storeElement:
+storePartial:
 	FMOVS F5, (R1)(R5)
-	FMOVS F6, (R2)(R5)
-	FMOVS F7, (R3)(R5)
+	FMOVS F6, (R3)(R5)
+	FMOVS F7, (R4)(R5)
 	ADD $4, R5
 	SUB $1, R6
 	JMP partial
-done:
+finish:
 	RET
-
-DATA constants<>+0(SB)/8, $0x8000000080000000 // -0
-DATA constants<>+8(SB)/8, $0x8000000080000000
-DATA constants<>+16(SB)/8, $0x3fb8aa3b3fb8aa3b // 1.442695
-DATA constants<>+24(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA constants<>+32(SB)/8, $0x3f3172183f317218 // 0.6931472
-DATA constants<>+40(SB)/8, $0x3f3172183f317218
-DATA constants<>+48(SB)/8, $0xb102e308b102e308 // -1.9046542e-09
-DATA constants<>+56(SB)/8, $0xb102e308b102e308
-DATA constants<>+64(SB)/8, $0x3ab511a83ab511a8 // 0.0013814466
-DATA constants<>+72(SB)/8, $0x3ab511a83ab511a8
-DATA constants<>+80(SB)/8, $0x3c091d363c091d36 // 0.008368781
-DATA constants<>+88(SB)/8, $0x3c091d363c091d36
-DATA constants<>+96(SB)/8, $0x3d2aac7a3d2aac7a // 0.041668393
-DATA constants<>+104(SB)/8, $0x3d2aac7a3d2aac7a
-DATA constants<>+112(SB)/8, $0x3e2aaa483e2aaa48 // 0.1666652
-DATA constants<>+120(SB)/8, $0x3e2aaa483e2aaa48
-DATA constants<>+128(SB)/8, $0x3efffffe3efffffe // 0.49999994
-DATA constants<>+136(SB)/8, $0x3efffffe3efffffe
-DATA constants<>+144(SB)/8, $0x3f8000003f800000 // 1
-DATA constants<>+152(SB)/8, $0x3f8000003f800000
-DATA constants<>+160(SB)/8, $0x0000007f0000007f // 1.78e-43
-DATA constants<>+168(SB)/8, $0x0000007f0000007f
-DATA constants<>+176(SB)/8, $0xc2300000c2300000 // -44
-DATA constants<>+184(SB)/8, $0xc2300000c2300000
-DATA constants<>+192(SB)/8, $0xbb549978bb549978 // -0.0032440107
-DATA constants<>+200(SB)/8, $0xbb549978bb549978
-DATA constants<>+208(SB)/8, $0x3ca29f653ca29f65 // 0.019851396
-DATA constants<>+216(SB)/8, $0x3ca29f653ca29f65
-DATA constants<>+224(SB)/8, $0xbd694e44bd694e44 // -0.056959406
-DATA constants<>+232(SB)/8, $0xbd694e44bd694e44
-DATA constants<>+240(SB)/8, $0x3dd9299e3dd9299e // 0.10603641
-DATA constants<>+248(SB)/8, $0x3dd9299e3dd9299e
-DATA constants<>+256(SB)/8, $0xbe1cbaacbe1cbaac // -0.15305585
-DATA constants<>+264(SB)/8, $0xbe1cbaacbe1cbaac
-DATA constants<>+272(SB)/8, $0x3e497b493e497b49 // 0.19675936
-DATA constants<>+280(SB)/8, $0x3e497b493e497b49
-DATA constants<>+288(SB)/8, $0xbe7f87c3be7f87c3 // -0.24954133
-DATA constants<>+296(SB)/8, $0xbe7f87c3be7f87c3
-DATA constants<>+304(SB)/8, $0x3eaaa6403eaaa640 // 0.33329964
-DATA constants<>+312(SB)/8, $0x3eaaa6403eaaa640
-DATA constants<>+320(SB)/8, $0xbeffffdfbeffffdf // -0.49999902
-DATA constants<>+328(SB)/8, $0xbeffffdfbeffffdf
-DATA constants<>+336(SB)/8, $0x7fffffff7fffffff // NaN
-DATA constants<>+344(SB)/8, $0x7fffffff7fffffff
-GLOBL constants<>(SB), NOPTR|RODATA, $352
+DATA constants<>+0(SB)/8, $0x8000000080000000
+DATA constants<>+8(SB)/8, $0x8000000080000000 // -0
+DATA constants<>+16(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA constants<>+24(SB)/8, $0x3fb8aa3b3fb8aa3b // 1.4426950216293335
+DATA constants<>+32(SB)/8, $0x4b40007f4b40007f
+DATA constants<>+40(SB)/8, $0x4b40007f4b40007f // 1.2583039e+07
+DATA constants<>+48(SB)/8, $0x3f3172183f317218
+DATA constants<>+56(SB)/8, $0x3f3172183f317218 // 0.6931471824645996
+DATA constants<>+64(SB)/8, $0xb102e308b102e308
+DATA constants<>+72(SB)/8, $0xb102e308b102e308 // -1.9046542121259336e-09
+DATA constants<>+80(SB)/8, $0x3c091d363c091d36
+DATA constants<>+88(SB)/8, $0x3c091d363c091d36 // 0.008368780836462975
+DATA constants<>+96(SB)/8, $0x3ab511a83ab511a8
+DATA constants<>+104(SB)/8, $0x3ab511a83ab511a8 // 0.0013814466074109077
+DATA constants<>+112(SB)/8, $0x3d2aac7a3d2aac7a
+DATA constants<>+120(SB)/8, $0x3d2aac7a3d2aac7a // 0.04166839271783829
+DATA constants<>+128(SB)/8, $0x3e2aaa483e2aaa48
+DATA constants<>+136(SB)/8, $0x3e2aaa483e2aaa48 // 0.1666651964187622
+DATA constants<>+144(SB)/8, $0x3efffffe3efffffe
+DATA constants<>+152(SB)/8, $0x3efffffe3efffffe // 0.4999999403953552
+DATA constants<>+160(SB)/8, $0x3f8000003f800000
+DATA constants<>+168(SB)/8, $0x3f8000003f800000 // 1
+DATA constants<>+176(SB)/8, $0xc2300000c2300000
+DATA constants<>+184(SB)/8, $0xc2300000c2300000 // -44
+DATA constants<>+192(SB)/8, $0x0000000000000000
+DATA constants<>+200(SB)/8, $0x0000000000000000 // 0
+DATA constants<>+208(SB)/8, $0x3ca29f653ca29f65
+DATA constants<>+216(SB)/8, $0x3ca29f653ca29f65 // 0.01985139586031437
+DATA constants<>+224(SB)/8, $0xbb549978bb549978
+DATA constants<>+232(SB)/8, $0xbb549978bb549978 // -0.0032440107315778732
+DATA constants<>+240(SB)/8, $0xbd694e44bd694e44
+DATA constants<>+248(SB)/8, $0xbd694e44bd694e44 // -0.05695940554141998
+DATA constants<>+256(SB)/8, $0x3dd9299e3dd9299e
+DATA constants<>+264(SB)/8, $0x3dd9299e3dd9299e // 0.10603640973567963
+DATA constants<>+272(SB)/8, $0xbe1cbaacbe1cbaac
+DATA constants<>+280(SB)/8, $0xbe1cbaacbe1cbaac // -0.1530558466911316
+DATA constants<>+288(SB)/8, $0x3e497b493e497b49
+DATA constants<>+296(SB)/8, $0x3e497b493e497b49 // 0.19675935804843903
+DATA constants<>+304(SB)/8, $0xbe7f87c3be7f87c3
+DATA constants<>+312(SB)/8, $0xbe7f87c3be7f87c3 // -0.24954132735729218
+DATA constants<>+320(SB)/8, $0x3eaaa6403eaaa640
+DATA constants<>+328(SB)/8, $0x3eaaa6403eaaa640 // 0.3332996368408203
+DATA constants<>+336(SB)/8, $0xbeffffdfbeffffdf
+DATA constants<>+344(SB)/8, $0xbeffffdfbeffffdf // -0.4999990165233612
+DATA constants<>+352(SB)/8, $0x7fffffff7fffffff
+DATA constants<>+360(SB)/8, $0x7fffffff7fffffff // NaN
+GLOBL constants<>(SB), NOPTR|RODATA, $368
 
 DATA elementwiseTable<>+0(SB)/8, $opAddNEON<>(SB)
 DATA elementwiseTable<>+8(SB)/8, $opMulNEON<>(SB)

@@ -5,24 +5,27 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// These kernels are loops of independent multiply-adds; see the function Peak in level.go.
+// These kernels are loops of independent multiply-adds; see the function Peak in level.go. They use these registers:
+//
+//	DI    address of the arguments
+//	AX    number of rounds left
 
-// CX is the number of rounds left.
+// The factor is in register 12.
 TEXT peakAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ peakArgs_rounds(DI), CX
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	MOVQ peakArgs_rounds(DI), AX
 loop:
 	VFMADD231PS Z12, Z12, Z0
 	VFMADD231PS Z12, Z12, Z1
@@ -36,14 +39,13 @@ loop:
 	VFMADD231PS Z12, Z12, Z9
 	VFMADD231PS Z12, Z12, Z10
 	VFMADD231PS Z12, Z12, Z11
-	DECQ CX
+	DECQ AX
 	JNZ loop
 	VZEROUPPER
 	RET
 
-// CX is the number of rounds left.
+// The factor is in register 12.
 TEXT peakAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ peakArgs_rounds(DI), CX
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -57,6 +59,7 @@ TEXT peakAVX2<>(SB), NOSPLIT, $0-16
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 	VXORPS Y12, Y12, Y12
+	MOVQ peakArgs_rounds(DI), AX
 loop:
 	VFMADD231PS Y12, Y12, Y0
 	VFMADD231PS Y12, Y12, Y1
@@ -70,7 +73,7 @@ loop:
 	VFMADD231PS Y12, Y12, Y9
 	VFMADD231PS Y12, Y12, Y10
 	VFMADD231PS Y12, Y12, Y11
-	DECQ CX
+	DECQ AX
 	JNZ loop
 	VZEROUPPER
 	RET

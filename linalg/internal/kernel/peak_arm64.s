@@ -5,61 +5,64 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// This kernel is a loop of independent multiply-adds; see the function Peak in level.go.
+// These kernels are loops of independent multiply-adds; see the function Peak in level.go. They use these registers:
+//
+//	R0    address of the arguments
+//	R1    number of rounds left
 
-// R1 is the number of rounds left.
+// The factor is in register 24.
 TEXT peakNEON<>(SB), NOSPLIT, $0-16
+	WORD $0x6e201c00 // eor v0.16b, v0.16b, v0.16b
+	WORD $0x6e211c21 // eor v1.16b, v1.16b, v1.16b
+	WORD $0x6e221c42 // eor v2.16b, v2.16b, v2.16b
+	WORD $0x6e231c63 // eor v3.16b, v3.16b, v3.16b
+	WORD $0x6e241c84 // eor v4.16b, v4.16b, v4.16b
+	WORD $0x6e251ca5 // eor v5.16b, v5.16b, v5.16b
+	WORD $0x6e261cc6 // eor v6.16b, v6.16b, v6.16b
+	WORD $0x6e271ce7 // eor v7.16b, v7.16b, v7.16b
+	WORD $0x6e281d08 // eor v8.16b, v8.16b, v8.16b
+	WORD $0x6e291d29 // eor v9.16b, v9.16b, v9.16b
+	WORD $0x6e2a1d4a // eor v10.16b, v10.16b, v10.16b
+	WORD $0x6e2b1d6b // eor v11.16b, v11.16b, v11.16b
+	WORD $0x6e2c1d8c // eor v12.16b, v12.16b, v12.16b
+	WORD $0x6e2d1dad // eor v13.16b, v13.16b, v13.16b
+	WORD $0x6e2e1dce // eor v14.16b, v14.16b, v14.16b
+	WORD $0x6e2f1def // eor v15.16b, v15.16b, v15.16b
+	WORD $0x6e301e10 // eor v16.16b, v16.16b, v16.16b
+	WORD $0x6e311e31 // eor v17.16b, v17.16b, v17.16b
+	WORD $0x6e321e52 // eor v18.16b, v18.16b, v18.16b
+	WORD $0x6e331e73 // eor v19.16b, v19.16b, v19.16b
+	WORD $0x6e341e94 // eor v20.16b, v20.16b, v20.16b
+	WORD $0x6e351eb5 // eor v21.16b, v21.16b, v21.16b
+	WORD $0x6e361ed6 // eor v22.16b, v22.16b, v22.16b
+	WORD $0x6e371ef7 // eor v23.16b, v23.16b, v23.16b
+	WORD $0x6e381f18 // eor v24.16b, v24.16b, v24.16b
 	MOVD peakArgs_rounds(R0), R1
-	VEOR V0.B16, V0.B16, V0.B16
-	VEOR V1.B16, V1.B16, V1.B16
-	VEOR V2.B16, V2.B16, V2.B16
-	VEOR V3.B16, V3.B16, V3.B16
-	VEOR V4.B16, V4.B16, V4.B16
-	VEOR V5.B16, V5.B16, V5.B16
-	VEOR V6.B16, V6.B16, V6.B16
-	VEOR V7.B16, V7.B16, V7.B16
-	VEOR V8.B16, V8.B16, V8.B16
-	VEOR V9.B16, V9.B16, V9.B16
-	VEOR V10.B16, V10.B16, V10.B16
-	VEOR V11.B16, V11.B16, V11.B16
-	VEOR V12.B16, V12.B16, V12.B16
-	VEOR V13.B16, V13.B16, V13.B16
-	VEOR V14.B16, V14.B16, V14.B16
-	VEOR V15.B16, V15.B16, V15.B16
-	VEOR V16.B16, V16.B16, V16.B16
-	VEOR V17.B16, V17.B16, V17.B16
-	VEOR V18.B16, V18.B16, V18.B16
-	VEOR V19.B16, V19.B16, V19.B16
-	VEOR V20.B16, V20.B16, V20.B16
-	VEOR V21.B16, V21.B16, V21.B16
-	VEOR V22.B16, V22.B16, V22.B16
-	VEOR V23.B16, V23.B16, V23.B16
-	VEOR V24.B16, V24.B16, V24.B16
 loop:
-	VFMLA V24.S4, V24.S4, V0.S4
-	VFMLA V24.S4, V24.S4, V1.S4
-	VFMLA V24.S4, V24.S4, V2.S4
-	VFMLA V24.S4, V24.S4, V3.S4
-	VFMLA V24.S4, V24.S4, V4.S4
-	VFMLA V24.S4, V24.S4, V5.S4
-	VFMLA V24.S4, V24.S4, V6.S4
-	VFMLA V24.S4, V24.S4, V7.S4
-	VFMLA V24.S4, V24.S4, V8.S4
-	VFMLA V24.S4, V24.S4, V9.S4
-	VFMLA V24.S4, V24.S4, V10.S4
-	VFMLA V24.S4, V24.S4, V11.S4
-	VFMLA V24.S4, V24.S4, V12.S4
-	VFMLA V24.S4, V24.S4, V13.S4
-	VFMLA V24.S4, V24.S4, V14.S4
-	VFMLA V24.S4, V24.S4, V15.S4
-	VFMLA V24.S4, V24.S4, V16.S4
-	VFMLA V24.S4, V24.S4, V17.S4
-	VFMLA V24.S4, V24.S4, V18.S4
-	VFMLA V24.S4, V24.S4, V19.S4
-	VFMLA V24.S4, V24.S4, V20.S4
-	VFMLA V24.S4, V24.S4, V21.S4
-	VFMLA V24.S4, V24.S4, V22.S4
-	VFMLA V24.S4, V24.S4, V23.S4
+	WORD $0x4e38cf00 // fmla v0.4s, v24.4s, v24.4s
+	WORD $0x4e38cf01 // fmla v1.4s, v24.4s, v24.4s
+	WORD $0x4e38cf02 // fmla v2.4s, v24.4s, v24.4s
+	WORD $0x4e38cf03 // fmla v3.4s, v24.4s, v24.4s
+	WORD $0x4e38cf04 // fmla v4.4s, v24.4s, v24.4s
+	WORD $0x4e38cf05 // fmla v5.4s, v24.4s, v24.4s
+	WORD $0x4e38cf06 // fmla v6.4s, v24.4s, v24.4s
+	WORD $0x4e38cf07 // fmla v7.4s, v24.4s, v24.4s
+	WORD $0x4e38cf08 // fmla v8.4s, v24.4s, v24.4s
+	WORD $0x4e38cf09 // fmla v9.4s, v24.4s, v24.4s
+	WORD $0x4e38cf0a // fmla v10.4s, v24.4s, v24.4s
+	WORD $0x4e38cf0b // fmla v11.4s, v24.4s, v24.4s
+	WORD $0x4e38cf0c // fmla v12.4s, v24.4s, v24.4s
+	WORD $0x4e38cf0d // fmla v13.4s, v24.4s, v24.4s
+	WORD $0x4e38cf0e // fmla v14.4s, v24.4s, v24.4s
+	WORD $0x4e38cf0f // fmla v15.4s, v24.4s, v24.4s
+	WORD $0x4e38cf10 // fmla v16.4s, v24.4s, v24.4s
+	WORD $0x4e38cf11 // fmla v17.4s, v24.4s, v24.4s
+	WORD $0x4e38cf12 // fmla v18.4s, v24.4s, v24.4s
+	WORD $0x4e38cf13 // fmla v19.4s, v24.4s, v24.4s
+	WORD $0x4e38cf14 // fmla v20.4s, v24.4s, v24.4s
+	WORD $0x4e38cf15 // fmla v21.4s, v24.4s, v24.4s
+	WORD $0x4e38cf16 // fmla v22.4s, v24.4s, v24.4s
+	WORD $0x4e38cf17 // fmla v23.4s, v24.4s, v24.4s
 	SUBS $1, R1
 	BNE loop
 	RET

@@ -7,114 +7,110 @@
 
 // These kernels process rows of float64; see rows.go and rowArgs. They use these registers:
 //
-// 	DI             address of the arguments
-// 	SI, R8-R10     addresses of row i of the operands y, a, b and c
-// 	R11-R13, BX    row strides of y, a, b and c
-// 	DX, AX, CX     number of bytes done in a row, numbers of columns and rows left
-// 	Y0, Y1         the numbers a_i and c_i in all lanes
-// 	Y3-Y5, Y8-Y10  elements of a row, and sums over rows
-//
-// The kernel rowAddDots computes the sums of four rows in the lanes of Y0. It uses some registers
-// differently:
-//
-// 	R11, BX    addresses of a and b in the first of the four rows
-// 	R12, R13   row strides of a and b
-// 	DX, R10    three times these strides
+//	DI    address of the arguments
+//	AX    address of row i of y
+//	BX    address of row i of a
+//	CX    address of row i of b
+//	DX    address of row i of c; in rowAddDots, of a part of a
+//	SI    row stride of y; in rowAddDots, address of a part of b
+//	R8    row stride of a
+//	R9    row stride of b
+//	R10   row stride of c; in rowAddDots, 3 times the row stride of a
+//	R11   number of bytes done in a row; in rowAddDots, 3 times the row stride of b
+//	R12   number of columns left
+//	R13   number of rows left
 
 // y_i = a_i·b_i + c_i for columns a and c
 TEXT rowScaleShift<>(SB), NOSPLIT, $0-16
-	MOVQ (rowArgs_y+rowOperand_stride)(DI), R11
-	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
-	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
-	MOVQ (rowArgs_c+rowOperand_stride)(DI), BX
-	MOVQ rowArgs_cols(DI), AX
-	XORQ DX, DX
-
-	// Compute columns in blocks of 10.
+	MOVQ (rowArgs_y+rowOperand_stride)(DI), SI
+	MOVQ (rowArgs_a+rowOperand_stride)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_stride)(DI), R9
+	MOVQ (rowArgs_c+rowOperand_stride)(DI), R10
+	MOVQ $0, R11
+	MOVQ rowArgs_cols(DI), R12
+	// Blocks of 10 columns.
 block0:
-	CMPQ AX, $10
+	CMPQ R12, $10
 	JLT block1
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
-	MOVQ rowArgs_rows(DI), CX
-rows0:
-	VBROADCASTSD (R8), Y0
-	VBROADCASTSD (R10), Y1
-	VMULPD 0(R9), Y0, Y3
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	MOVQ (rowArgs_c+rowOperand_first)(DI), DX
+	MOVQ rowArgs_rows(DI), R13
+rows10:
+	VBROADCASTSD (BX), Y0
+	VBROADCASTSD (DX), Y1
+	VMULPD (CX), Y0, Y3
 	VADDPD Y1, Y3, Y3
-	VMOVUPD Y3, 0(SI)
-	VMULPD 32(R9), Y0, Y4
+	VMOVUPD Y3, (AX)
+	VMULPD 32(CX), Y0, Y4
 	VADDPD Y1, Y4, Y4
-	VMOVUPD Y4, 32(SI)
-	VMULPD 64(R9), X0, X5
-	VADDPD Y1, Y5, Y5
-	VMOVUPD X5, 64(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	ADDQ BX, R10
-	DECQ CX
-	JNZ rows0
-	ADDQ $80, DX
-	SUBQ $10, AX
+	VMOVUPD Y4, 32(AX)
+	VMULPD 64(CX), X0, X5
+	VADDPD X1, X5, X5
+	VMOVUPD X5, 64(AX)
+	ADDQ SI, AX
+	ADDQ R8, BX
+	ADDQ R9, CX
+	ADDQ R10, DX
+	DECQ R13
+	JNZ rows10
+	ADDQ $80, R11
+	SUBQ $10, R12
 	JMP block0
-
-	// Compute columns in blocks of 4.
+	// Blocks of 4 columns.
 block1:
-	CMPQ AX, $4
+	CMPQ R12, $4
 	JLT block2
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
-	MOVQ rowArgs_rows(DI), CX
-rows1:
-	VBROADCASTSD (R8), Y0
-	VBROADCASTSD (R10), Y1
-	VMULPD 0(R9), Y0, Y3
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	MOVQ (rowArgs_c+rowOperand_first)(DI), DX
+	MOVQ rowArgs_rows(DI), R13
+rows4:
+	VBROADCASTSD (BX), Y0
+	VBROADCASTSD (DX), Y1
+	VMULPD (CX), Y0, Y3
 	VADDPD Y1, Y3, Y3
-	VMOVUPD Y3, 0(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	ADDQ BX, R10
-	DECQ CX
-	JNZ rows1
-	ADDQ $32, DX
-	SUBQ $4, AX
+	VMOVUPD Y3, (AX)
+	ADDQ SI, AX
+	ADDQ R8, BX
+	ADDQ R9, CX
+	ADDQ R10, DX
+	DECQ R13
+	JNZ rows4
+	ADDQ $32, R11
+	SUBQ $4, R12
 	JMP block1
-
-	// Compute columns in blocks of 1.
+	// Blocks of 1 columns.
 block2:
-	CMPQ AX, $1
+	CMPQ R12, $1
 	JLT block3
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
-	MOVQ rowArgs_rows(DI), CX
-rows2:
-	VBROADCASTSD (R8), Y0
-	VBROADCASTSD (R10), Y1
-	VMULSD 0(R9), X0, X3
-	VADDPD Y1, Y3, Y3
-	VMOVSD X3, 0(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	ADDQ BX, R10
-	DECQ CX
-	JNZ rows2
-	ADDQ $8, DX
-	SUBQ $1, AX
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	MOVQ (rowArgs_c+rowOperand_first)(DI), DX
+	MOVQ rowArgs_rows(DI), R13
+rows1:
+	VBROADCASTSD (BX), Y0
+	VBROADCASTSD (DX), Y1
+	VMULSD (CX), X0, X3
+	VADDSD X1, X3, X3
+	VMOVSD X3, (AX)
+	ADDQ SI, AX
+	ADDQ R8, BX
+	ADDQ R9, CX
+	ADDQ R10, DX
+	DECQ R13
+	JNZ rows1
+	ADDQ $8, R11
+	SUBQ $1, R12
 	JMP block2
 block3:
 	VZEROUPPER
@@ -122,98 +118,95 @@ block3:
 
 // y_i = a_i·b_i + c_i for a column a
 TEXT rowScaleAdd<>(SB), NOSPLIT, $0-16
-	MOVQ (rowArgs_y+rowOperand_stride)(DI), R11
-	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
-	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
-	MOVQ (rowArgs_c+rowOperand_stride)(DI), BX
-	MOVQ rowArgs_cols(DI), AX
-	XORQ DX, DX
-
-	// Compute columns in blocks of 10.
+	MOVQ (rowArgs_y+rowOperand_stride)(DI), SI
+	MOVQ (rowArgs_a+rowOperand_stride)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_stride)(DI), R9
+	MOVQ (rowArgs_c+rowOperand_stride)(DI), R10
+	MOVQ $0, R11
+	MOVQ rowArgs_cols(DI), R12
+	// Blocks of 10 columns.
 block0:
-	CMPQ AX, $10
+	CMPQ R12, $10
 	JLT block1
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
-	ADDQ DX, R10
-	MOVQ rowArgs_rows(DI), CX
-rows0:
-	VBROADCASTSD (R8), Y0
-	VMULPD 0(R9), Y0, Y3
-	VADDPD 0(R10), Y3, Y3
-	VMOVUPD Y3, 0(SI)
-	VMULPD 32(R9), Y0, Y4
-	VADDPD 32(R10), Y4, Y4
-	VMOVUPD Y4, 32(SI)
-	VMULPD 64(R9), X0, X5
-	VADDPD 64(R10), X5, X5
-	VMOVUPD X5, 64(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	ADDQ BX, R10
-	DECQ CX
-	JNZ rows0
-	ADDQ $80, DX
-	SUBQ $10, AX
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	MOVQ (rowArgs_c+rowOperand_first)(DI), DX
+	ADDQ R11, DX
+	MOVQ rowArgs_rows(DI), R13
+rows10:
+	VBROADCASTSD (BX), Y0
+	VMULPD (CX), Y0, Y3
+	VADDPD (DX), Y3, Y3
+	VMOVUPD Y3, (AX)
+	VMULPD 32(CX), Y0, Y4
+	VADDPD 32(DX), Y4, Y4
+	VMOVUPD Y4, 32(AX)
+	VMULPD 64(CX), X0, X5
+	VADDPD 64(DX), X5, X5
+	VMOVUPD X5, 64(AX)
+	ADDQ SI, AX
+	ADDQ R8, BX
+	ADDQ R9, CX
+	ADDQ R10, DX
+	DECQ R13
+	JNZ rows10
+	ADDQ $80, R11
+	SUBQ $10, R12
 	JMP block0
-
-	// Compute columns in blocks of 4.
+	// Blocks of 4 columns.
 block1:
-	CMPQ AX, $4
+	CMPQ R12, $4
 	JLT block2
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
-	ADDQ DX, R10
-	MOVQ rowArgs_rows(DI), CX
-rows1:
-	VBROADCASTSD (R8), Y0
-	VMULPD 0(R9), Y0, Y3
-	VADDPD 0(R10), Y3, Y3
-	VMOVUPD Y3, 0(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	ADDQ BX, R10
-	DECQ CX
-	JNZ rows1
-	ADDQ $32, DX
-	SUBQ $4, AX
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	MOVQ (rowArgs_c+rowOperand_first)(DI), DX
+	ADDQ R11, DX
+	MOVQ rowArgs_rows(DI), R13
+rows4:
+	VBROADCASTSD (BX), Y0
+	VMULPD (CX), Y0, Y3
+	VADDPD (DX), Y3, Y3
+	VMOVUPD Y3, (AX)
+	ADDQ SI, AX
+	ADDQ R8, BX
+	ADDQ R9, CX
+	ADDQ R10, DX
+	DECQ R13
+	JNZ rows4
+	ADDQ $32, R11
+	SUBQ $4, R12
 	JMP block1
-
-	// Compute columns in blocks of 1.
+	// Blocks of 1 columns.
 block2:
-	CMPQ AX, $1
+	CMPQ R12, $1
 	JLT block3
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
-	ADDQ DX, R10
-	MOVQ rowArgs_rows(DI), CX
-rows2:
-	VBROADCASTSD (R8), Y0
-	VMULSD 0(R9), X0, X3
-	VADDSD 0(R10), X3, X3
-	VMOVSD X3, 0(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	ADDQ BX, R10
-	DECQ CX
-	JNZ rows2
-	ADDQ $8, DX
-	SUBQ $1, AX
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	MOVQ (rowArgs_c+rowOperand_first)(DI), DX
+	ADDQ R11, DX
+	MOVQ rowArgs_rows(DI), R13
+rows1:
+	VBROADCASTSD (BX), Y0
+	VMULSD (CX), X0, X3
+	VADDSD (DX), X3, X3
+	VMOVSD X3, (AX)
+	ADDQ SI, AX
+	ADDQ R8, BX
+	ADDQ R9, CX
+	ADDQ R10, DX
+	DECQ R13
+	JNZ rows1
+	ADDQ $8, R11
+	SUBQ $1, R12
 	JMP block2
 block3:
 	VZEROUPPER
@@ -221,103 +214,100 @@ block3:
 
 // y_i = a_i ⊙ b_i + c_i for a column c
 TEXT rowMulShift<>(SB), NOSPLIT, $0-16
-	MOVQ (rowArgs_y+rowOperand_stride)(DI), R11
-	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
-	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
-	MOVQ (rowArgs_c+rowOperand_stride)(DI), BX
-	MOVQ rowArgs_cols(DI), AX
-	XORQ DX, DX
-
-	// Compute columns in blocks of 10.
+	MOVQ (rowArgs_y+rowOperand_stride)(DI), SI
+	MOVQ (rowArgs_a+rowOperand_stride)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_stride)(DI), R9
+	MOVQ (rowArgs_c+rowOperand_stride)(DI), R10
+	MOVQ $0, R11
+	MOVQ rowArgs_cols(DI), R12
+	// Blocks of 10 columns.
 block0:
-	CMPQ AX, $10
+	CMPQ R12, $10
 	JLT block1
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
-	MOVQ rowArgs_rows(DI), CX
-rows0:
-	VBROADCASTSD (R10), Y1
-	VMOVUPD 0(R8), Y3
-	VMULPD 0(R9), Y3, Y3
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	ADDQ R11, BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	MOVQ (rowArgs_c+rowOperand_first)(DI), DX
+	MOVQ rowArgs_rows(DI), R13
+rows10:
+	VBROADCASTSD (DX), Y1
+	VMOVUPD (BX), Y3
+	VMULPD (CX), Y3, Y3
 	VADDPD Y1, Y3, Y3
-	VMOVUPD Y3, 0(SI)
-	VMOVUPD 32(R8), Y4
-	VMULPD 32(R9), Y4, Y4
+	VMOVUPD Y3, (AX)
+	VMOVUPD 32(BX), Y4
+	VMULPD 32(CX), Y4, Y4
 	VADDPD Y1, Y4, Y4
-	VMOVUPD Y4, 32(SI)
-	VMOVUPD 64(R8), X5
-	VMULPD 64(R9), X5, X5
-	VADDPD Y1, Y5, Y5
-	VMOVUPD X5, 64(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	ADDQ BX, R10
-	DECQ CX
-	JNZ rows0
-	ADDQ $80, DX
-	SUBQ $10, AX
+	VMOVUPD Y4, 32(AX)
+	VMOVUPD 64(BX), X5
+	VMULPD 64(CX), X5, X5
+	VADDPD X1, X5, X5
+	VMOVUPD X5, 64(AX)
+	ADDQ SI, AX
+	ADDQ R8, BX
+	ADDQ R9, CX
+	ADDQ R10, DX
+	DECQ R13
+	JNZ rows10
+	ADDQ $80, R11
+	SUBQ $10, R12
 	JMP block0
-
-	// Compute columns in blocks of 4.
+	// Blocks of 4 columns.
 block1:
-	CMPQ AX, $4
+	CMPQ R12, $4
 	JLT block2
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
-	MOVQ rowArgs_rows(DI), CX
-rows1:
-	VBROADCASTSD (R10), Y1
-	VMOVUPD 0(R8), Y3
-	VMULPD 0(R9), Y3, Y3
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	ADDQ R11, BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	MOVQ (rowArgs_c+rowOperand_first)(DI), DX
+	MOVQ rowArgs_rows(DI), R13
+rows4:
+	VBROADCASTSD (DX), Y1
+	VMOVUPD (BX), Y3
+	VMULPD (CX), Y3, Y3
 	VADDPD Y1, Y3, Y3
-	VMOVUPD Y3, 0(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	ADDQ BX, R10
-	DECQ CX
-	JNZ rows1
-	ADDQ $32, DX
-	SUBQ $4, AX
+	VMOVUPD Y3, (AX)
+	ADDQ SI, AX
+	ADDQ R8, BX
+	ADDQ R9, CX
+	ADDQ R10, DX
+	DECQ R13
+	JNZ rows4
+	ADDQ $32, R11
+	SUBQ $4, R12
 	JMP block1
-
-	// Compute columns in blocks of 1.
+	// Blocks of 1 columns.
 block2:
-	CMPQ AX, $1
+	CMPQ R12, $1
 	JLT block3
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
-	MOVQ rowArgs_rows(DI), CX
-rows2:
-	VBROADCASTSD (R10), Y1
-	VMOVSD 0(R8), X3
-	VMULSD 0(R9), X3, X3
-	VADDPD Y1, Y3, Y3
-	VMOVSD X3, 0(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	ADDQ BX, R10
-	DECQ CX
-	JNZ rows2
-	ADDQ $8, DX
-	SUBQ $1, AX
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	ADDQ R11, BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	MOVQ (rowArgs_c+rowOperand_first)(DI), DX
+	MOVQ rowArgs_rows(DI), R13
+rows1:
+	VBROADCASTSD (DX), Y1
+	VMOVSD (BX), X3
+	VMULSD (CX), X3, X3
+	VADDSD X1, X3, X3
+	VMOVSD X3, (AX)
+	ADDQ SI, AX
+	ADDQ R8, BX
+	ADDQ R9, CX
+	ADDQ R10, DX
+	DECQ R13
+	JNZ rows1
+	ADDQ $8, R11
+	SUBQ $1, R12
 	JMP block2
 block3:
 	VZEROUPPER
@@ -325,103 +315,100 @@ block3:
 
 // y_i = a_i ⊙ b_i + c_i
 TEXT rowMulAdd<>(SB), NOSPLIT, $0-16
-	MOVQ (rowArgs_y+rowOperand_stride)(DI), R11
-	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
-	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
-	MOVQ (rowArgs_c+rowOperand_stride)(DI), BX
-	MOVQ rowArgs_cols(DI), AX
-	XORQ DX, DX
-
-	// Compute columns in blocks of 10.
+	MOVQ (rowArgs_y+rowOperand_stride)(DI), SI
+	MOVQ (rowArgs_a+rowOperand_stride)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_stride)(DI), R9
+	MOVQ (rowArgs_c+rowOperand_stride)(DI), R10
+	MOVQ $0, R11
+	MOVQ rowArgs_cols(DI), R12
+	// Blocks of 10 columns.
 block0:
-	CMPQ AX, $10
+	CMPQ R12, $10
 	JLT block1
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
-	ADDQ DX, R10
-	MOVQ rowArgs_rows(DI), CX
-rows0:
-	VMOVUPD 0(R8), Y3
-	VMULPD 0(R9), Y3, Y3
-	VADDPD 0(R10), Y3, Y3
-	VMOVUPD Y3, 0(SI)
-	VMOVUPD 32(R8), Y4
-	VMULPD 32(R9), Y4, Y4
-	VADDPD 32(R10), Y4, Y4
-	VMOVUPD Y4, 32(SI)
-	VMOVUPD 64(R8), X5
-	VMULPD 64(R9), X5, X5
-	VADDPD 64(R10), X5, X5
-	VMOVUPD X5, 64(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	ADDQ BX, R10
-	DECQ CX
-	JNZ rows0
-	ADDQ $80, DX
-	SUBQ $10, AX
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	ADDQ R11, BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	MOVQ (rowArgs_c+rowOperand_first)(DI), DX
+	ADDQ R11, DX
+	MOVQ rowArgs_rows(DI), R13
+rows10:
+	VMOVUPD (BX), Y3
+	VMULPD (CX), Y3, Y3
+	VADDPD (DX), Y3, Y3
+	VMOVUPD Y3, (AX)
+	VMOVUPD 32(BX), Y4
+	VMULPD 32(CX), Y4, Y4
+	VADDPD 32(DX), Y4, Y4
+	VMOVUPD Y4, 32(AX)
+	VMOVUPD 64(BX), X5
+	VMULPD 64(CX), X5, X5
+	VADDPD 64(DX), X5, X5
+	VMOVUPD X5, 64(AX)
+	ADDQ SI, AX
+	ADDQ R8, BX
+	ADDQ R9, CX
+	ADDQ R10, DX
+	DECQ R13
+	JNZ rows10
+	ADDQ $80, R11
+	SUBQ $10, R12
 	JMP block0
-
-	// Compute columns in blocks of 4.
+	// Blocks of 4 columns.
 block1:
-	CMPQ AX, $4
+	CMPQ R12, $4
 	JLT block2
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
-	ADDQ DX, R10
-	MOVQ rowArgs_rows(DI), CX
-rows1:
-	VMOVUPD 0(R8), Y3
-	VMULPD 0(R9), Y3, Y3
-	VADDPD 0(R10), Y3, Y3
-	VMOVUPD Y3, 0(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	ADDQ BX, R10
-	DECQ CX
-	JNZ rows1
-	ADDQ $32, DX
-	SUBQ $4, AX
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	ADDQ R11, BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	MOVQ (rowArgs_c+rowOperand_first)(DI), DX
+	ADDQ R11, DX
+	MOVQ rowArgs_rows(DI), R13
+rows4:
+	VMOVUPD (BX), Y3
+	VMULPD (CX), Y3, Y3
+	VADDPD (DX), Y3, Y3
+	VMOVUPD Y3, (AX)
+	ADDQ SI, AX
+	ADDQ R8, BX
+	ADDQ R9, CX
+	ADDQ R10, DX
+	DECQ R13
+	JNZ rows4
+	ADDQ $32, R11
+	SUBQ $4, R12
 	JMP block1
-
-	// Compute columns in blocks of 1.
+	// Blocks of 1 columns.
 block2:
-	CMPQ AX, $1
+	CMPQ R12, $1
 	JLT block3
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
-	ADDQ DX, R10
-	MOVQ rowArgs_rows(DI), CX
-rows2:
-	VMOVSD 0(R8), X3
-	VMULSD 0(R9), X3, X3
-	VADDSD 0(R10), X3, X3
-	VMOVSD X3, 0(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	ADDQ BX, R10
-	DECQ CX
-	JNZ rows2
-	ADDQ $8, DX
-	SUBQ $1, AX
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	ADDQ R11, BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	MOVQ (rowArgs_c+rowOperand_first)(DI), DX
+	ADDQ R11, DX
+	MOVQ rowArgs_rows(DI), R13
+rows1:
+	VMOVSD (BX), X3
+	VMULSD (CX), X3, X3
+	VADDSD (DX), X3, X3
+	VMOVSD X3, (AX)
+	ADDQ SI, AX
+	ADDQ R8, BX
+	ADDQ R9, CX
+	ADDQ R10, DX
+	DECQ R13
+	JNZ rows1
+	ADDQ $8, R11
+	SUBQ $1, R12
 	JMP block2
 block3:
 	VZEROUPPER
@@ -429,91 +416,88 @@ block3:
 
 // y = y + Σ_i a_i·b_i for a column a
 TEXT rowAddScaled<>(SB), NOSPLIT, $0-16
-	MOVQ (rowArgs_y+rowOperand_stride)(DI), R11
-	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
-	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
-	MOVQ (rowArgs_c+rowOperand_stride)(DI), BX
-	MOVQ rowArgs_cols(DI), AX
-	XORQ DX, DX
-
-	// Compute columns in blocks of 10.
+	MOVQ (rowArgs_y+rowOperand_stride)(DI), SI
+	MOVQ (rowArgs_a+rowOperand_stride)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_stride)(DI), R9
+	MOVQ (rowArgs_c+rowOperand_stride)(DI), R10
+	MOVQ $0, R11
+	MOVQ rowArgs_cols(DI), R12
+	// Blocks of 10 columns.
 block0:
-	CMPQ AX, $10
+	CMPQ R12, $10
 	JLT block1
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	VMOVUPD 0(SI), Y8
-	VMOVUPD 32(SI), Y9
-	VMOVUPD 64(SI), X10
-	MOVQ rowArgs_rows(DI), CX
-rows0:
-	VBROADCASTSD (R8), Y0
-	VMULPD 0(R9), Y0, Y3
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	VMOVUPD (AX), Y8
+	VMOVUPD 32(AX), Y9
+	VMOVUPD 64(AX), X10
+	MOVQ rowArgs_rows(DI), R13
+rows10:
+	VBROADCASTSD (BX), Y0
+	VMULPD (CX), Y0, Y3
 	VADDPD Y3, Y8, Y8
-	VMULPD 32(R9), Y0, Y4
+	VMULPD 32(CX), Y0, Y4
 	VADDPD Y4, Y9, Y9
-	VMULPD 64(R9), X0, X5
-	VADDPD Y5, Y10, Y10
-	ADDQ R12, R8
-	ADDQ R13, R9
-	DECQ CX
-	JNZ rows0
-	VMOVUPD Y8, 0(SI)
-	VMOVUPD Y9, 32(SI)
-	VMOVUPD X10, 64(SI)
-	ADDQ $80, DX
-	SUBQ $10, AX
+	VMULPD 64(CX), X0, X5
+	VADDPD X5, X10, X10
+	ADDQ R8, BX
+	ADDQ R9, CX
+	DECQ R13
+	JNZ rows10
+	VMOVUPD Y8, (AX)
+	VMOVUPD Y9, 32(AX)
+	VMOVUPD X10, 64(AX)
+	ADDQ $80, R11
+	SUBQ $10, R12
 	JMP block0
-
-	// Compute columns in blocks of 4.
+	// Blocks of 4 columns.
 block1:
-	CMPQ AX, $4
+	CMPQ R12, $4
 	JLT block2
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	VMOVUPD 0(SI), Y8
-	MOVQ rowArgs_rows(DI), CX
-rows1:
-	VBROADCASTSD (R8), Y0
-	VMULPD 0(R9), Y0, Y3
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	VMOVUPD (AX), Y8
+	MOVQ rowArgs_rows(DI), R13
+rows4:
+	VBROADCASTSD (BX), Y0
+	VMULPD (CX), Y0, Y3
 	VADDPD Y3, Y8, Y8
-	ADDQ R12, R8
-	ADDQ R13, R9
-	DECQ CX
-	JNZ rows1
-	VMOVUPD Y8, 0(SI)
-	ADDQ $32, DX
-	SUBQ $4, AX
+	ADDQ R8, BX
+	ADDQ R9, CX
+	DECQ R13
+	JNZ rows4
+	VMOVUPD Y8, (AX)
+	ADDQ $32, R11
+	SUBQ $4, R12
 	JMP block1
-
-	// Compute columns in blocks of 1.
+	// Blocks of 1 columns.
 block2:
-	CMPQ AX, $1
+	CMPQ R12, $1
 	JLT block3
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	VMOVSD 0(SI), X8
-	MOVQ rowArgs_rows(DI), CX
-rows2:
-	VBROADCASTSD (R8), Y0
-	VMULSD 0(R9), X0, X3
-	VADDPD Y3, Y8, Y8
-	ADDQ R12, R8
-	ADDQ R13, R9
-	DECQ CX
-	JNZ rows2
-	VMOVSD X8, 0(SI)
-	ADDQ $8, DX
-	SUBQ $1, AX
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	VMOVSD (AX), X8
+	MOVQ rowArgs_rows(DI), R13
+rows1:
+	VBROADCASTSD (BX), Y0
+	VMULSD (CX), X0, X3
+	VADDSD X3, X8, X8
+	ADDQ R8, BX
+	ADDQ R9, CX
+	DECQ R13
+	JNZ rows1
+	VMOVSD X8, (AX)
+	ADDQ $8, R11
+	SUBQ $1, R12
 	JMP block2
 block3:
 	VZEROUPPER
@@ -521,96 +505,93 @@ block3:
 
 // y = y + Σ_i a_i ⊙ b_i
 TEXT rowAddMul<>(SB), NOSPLIT, $0-16
-	MOVQ (rowArgs_y+rowOperand_stride)(DI), R11
-	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
-	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
-	MOVQ (rowArgs_c+rowOperand_stride)(DI), BX
-	MOVQ rowArgs_cols(DI), AX
-	XORQ DX, DX
-
-	// Compute columns in blocks of 10.
+	MOVQ (rowArgs_y+rowOperand_stride)(DI), SI
+	MOVQ (rowArgs_a+rowOperand_stride)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_stride)(DI), R9
+	MOVQ (rowArgs_c+rowOperand_stride)(DI), R10
+	MOVQ $0, R11
+	MOVQ rowArgs_cols(DI), R12
+	// Blocks of 10 columns.
 block0:
-	CMPQ AX, $10
+	CMPQ R12, $10
 	JLT block1
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	VMOVUPD 0(SI), Y8
-	VMOVUPD 32(SI), Y9
-	VMOVUPD 64(SI), X10
-	MOVQ rowArgs_rows(DI), CX
-rows0:
-	VMOVUPD 0(R8), Y3
-	VMULPD 0(R9), Y3, Y3
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	ADDQ R11, BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	VMOVUPD (AX), Y8
+	VMOVUPD 32(AX), Y9
+	VMOVUPD 64(AX), X10
+	MOVQ rowArgs_rows(DI), R13
+rows10:
+	VMOVUPD (BX), Y3
+	VMULPD (CX), Y3, Y3
 	VADDPD Y3, Y8, Y8
-	VMOVUPD 32(R8), Y4
-	VMULPD 32(R9), Y4, Y4
+	VMOVUPD 32(BX), Y4
+	VMULPD 32(CX), Y4, Y4
 	VADDPD Y4, Y9, Y9
-	VMOVUPD 64(R8), X5
-	VMULPD 64(R9), X5, X5
-	VADDPD Y5, Y10, Y10
-	ADDQ R12, R8
-	ADDQ R13, R9
-	DECQ CX
-	JNZ rows0
-	VMOVUPD Y8, 0(SI)
-	VMOVUPD Y9, 32(SI)
-	VMOVUPD X10, 64(SI)
-	ADDQ $80, DX
-	SUBQ $10, AX
+	VMOVUPD 64(BX), X5
+	VMULPD 64(CX), X5, X5
+	VADDPD X5, X10, X10
+	ADDQ R8, BX
+	ADDQ R9, CX
+	DECQ R13
+	JNZ rows10
+	VMOVUPD Y8, (AX)
+	VMOVUPD Y9, 32(AX)
+	VMOVUPD X10, 64(AX)
+	ADDQ $80, R11
+	SUBQ $10, R12
 	JMP block0
-
-	// Compute columns in blocks of 4.
+	// Blocks of 4 columns.
 block1:
-	CMPQ AX, $4
+	CMPQ R12, $4
 	JLT block2
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	VMOVUPD 0(SI), Y8
-	MOVQ rowArgs_rows(DI), CX
-rows1:
-	VMOVUPD 0(R8), Y3
-	VMULPD 0(R9), Y3, Y3
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	ADDQ R11, BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	VMOVUPD (AX), Y8
+	MOVQ rowArgs_rows(DI), R13
+rows4:
+	VMOVUPD (BX), Y3
+	VMULPD (CX), Y3, Y3
 	VADDPD Y3, Y8, Y8
-	ADDQ R12, R8
-	ADDQ R13, R9
-	DECQ CX
-	JNZ rows1
-	VMOVUPD Y8, 0(SI)
-	ADDQ $32, DX
-	SUBQ $4, AX
+	ADDQ R8, BX
+	ADDQ R9, CX
+	DECQ R13
+	JNZ rows4
+	VMOVUPD Y8, (AX)
+	ADDQ $32, R11
+	SUBQ $4, R12
 	JMP block1
-
-	// Compute columns in blocks of 1.
+	// Blocks of 1 columns.
 block2:
-	CMPQ AX, $1
+	CMPQ R12, $1
 	JLT block3
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	VMOVSD 0(SI), X8
-	MOVQ rowArgs_rows(DI), CX
-rows2:
-	VMOVSD 0(R8), X3
-	VMULSD 0(R9), X3, X3
-	VADDPD Y3, Y8, Y8
-	ADDQ R12, R8
-	ADDQ R13, R9
-	DECQ CX
-	JNZ rows2
-	VMOVSD X8, 0(SI)
-	ADDQ $8, DX
-	SUBQ $1, AX
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	ADDQ R11, BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	VMOVSD (AX), X8
+	MOVQ rowArgs_rows(DI), R13
+rows1:
+	VMOVSD (BX), X3
+	VMULSD (CX), X3, X3
+	VADDSD X3, X8, X8
+	ADDQ R8, BX
+	ADDQ R9, CX
+	DECQ R13
+	JNZ rows1
+	VMOVSD X8, (AX)
+	ADDQ $8, R11
+	SUBQ $1, R12
 	JMP block2
 block3:
 	VZEROUPPER
@@ -618,32 +599,31 @@ block3:
 
 // y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four
 TEXT rowAddDots<>(SB), NOSPLIT, $0-16
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
-	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
-	LEAQ (R12)(R12*2), DX
-	LEAQ (R13)(R13*2), R10
-	MOVQ rowArgs_rows(DI), CX
-rows:
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	MOVQ rowArgs_rows(DI), R13
+	MOVQ (rowArgs_a+rowOperand_stride)(DI), R8
+	LEAQ (R8)(R8*2), R10
+	MOVQ (rowArgs_b+rowOperand_stride)(DI), R9
+	LEAQ (R9)(R9*2), R11
+fourRows:
 	VXORPD Y0, Y0, Y0
-	MOVQ R8, R11
-	MOVQ R9, BX
-	MOVQ rowArgs_cols(DI), AX
-
-	// Add four columns of four rows at a time, then two, then one.
-columns:
-	SUBQ $4, AX
-	JLT pair
-	VMOVUPD (R11), Y1
-	VMULPD (BX), Y1, Y1
-	VMOVUPD (R11)(R12*1), Y2
-	VMULPD (BX)(R13*1), Y2, Y2
-	VMOVUPD (R11)(R12*2), Y3
-	VMULPD (BX)(R13*2), Y3, Y3
-	VMOVUPD (R11)(DX*1), Y4
-	VMULPD (BX)(R10*1), Y4, Y4
+	MOVQ BX, DX
+	MOVQ CX, SI
+	MOVQ rowArgs_cols(DI), R12
+	// Blocks of 4 columns.
+block0:
+	CMPQ R12, $4
+	JLT block1
+	VMOVUPD (DX), Y1
+	VMULPD (SI), Y1, Y1
+	VMOVUPD (DX)(R8*1), Y2
+	VMULPD (SI)(R9*1), Y2, Y2
+	VMOVUPD (DX)(R8*2), Y3
+	VMULPD (SI)(R9*2), Y3, Y3
+	VMOVUPD (DX)(R10*1), Y4
+	VMULPD (SI)(R11*1), Y4, Y4
 	VUNPCKLPD Y2, Y1, Y5
 	VUNPCKHPD Y2, Y1, Y6
 	VUNPCKLPD Y4, Y3, Y7
@@ -656,66 +636,83 @@ columns:
 	VADDPD Y2, Y0, Y0
 	VADDPD Y3, Y0, Y0
 	VADDPD Y4, Y0, Y0
-	ADDQ $32, R11
-	ADDQ $32, BX
-	JMP columns
-pair:
-	ADDQ $2, AX
-	JLT last
-	VMOVUPD (BX), X1
-	VINSERTF128 $1, (BX)(R13*2), Y1, Y1
-	VMOVUPD (R11), X3
-	VINSERTF128 $1, (R11)(R12*2), Y3, Y3
-	VMULPD Y3, Y1, Y1
-	VMOVUPD (BX)(R13*1), X2
-	VINSERTF128 $1, (BX)(R10*1), Y2, Y2
-	VMOVUPD (R11)(R12*1), X3
-	VINSERTF128 $1, (R11)(DX*1), Y3, Y3
-	VMULPD Y3, Y2, Y2
-	VUNPCKLPD Y2, Y1, Y3
-	VUNPCKHPD Y2, Y1, Y4
-	VADDPD Y3, Y0, Y0
-	VADDPD Y4, Y0, Y0
-	ADDQ $16, R11
-	ADDQ $16, BX
-	SUBQ $2, AX
-last:
-	CMPQ AX, $-1
-	JNE store
-	VMOVSD (BX), X1
-	VMOVHPD (BX)(R13*1), X1, X1
-	VMOVSD (BX)(R13*2), X2
-	VMOVHPD (BX)(R10*1), X2, X2
-	VINSERTF128 $1, X2, Y1, Y1
-	VMOVSD (R11), X3
-	VMOVHPD (R11)(R12*1), X3, X3
-	VMOVSD (R11)(R12*2), X4
-	VMOVHPD (R11)(DX*1), X4, X4
-	VINSERTF128 $1, X4, Y3, Y3
-	VMULPD Y3, Y1, Y1
-	VADDPD Y1, Y0, Y0
-
+	ADDQ $32, DX
+	ADDQ $32, SI
+	SUBQ $4, R12
+	JMP block0
+	// Blocks of 2 columns.
+block1:
+	CMPQ R12, $2
+	JLT block2
+	VMOVUPD (SI), X2
+	VMOVUPD (SI)(R9*2), X5
+	VINSERTF128 $1, X5, Y2, Y2
+	VMOVUPD (DX), X4
+	VMOVUPD (DX)(R8*2), X5
+	VINSERTF128 $1, X5, Y4, Y4
+	VMULPD Y4, Y2, Y2
+	VMOVUPD (SI)(R9*1), X3
+	VMOVUPD (SI)(R11*1), X5
+	VINSERTF128 $1, X5, Y3, Y3
+	VMOVUPD (DX)(R8*1), X4
+	VMOVUPD (DX)(R10*1), X5
+	VINSERTF128 $1, X5, Y4, Y4
+	VMULPD Y4, Y3, Y3
+	VUNPCKLPD Y3, Y2, Y6
+	VADDPD Y6, Y0, Y0
+	VUNPCKHPD Y3, Y2, Y6
+	VADDPD Y6, Y0, Y0
+	ADDQ $16, DX
+	ADDQ $16, SI
+	SUBQ $2, R12
+	JMP block1
+	// Blocks of 1 columns.
+block2:
+	CMPQ R12, $1
+	JLT block3
+	VMOVSD (SI), X2
+	VMOVSD (SI)(R9*2), X5
+	VINSERTF128 $1, X5, Y2, Y2
+	VMOVSD (DX), X4
+	VMOVSD (DX)(R8*2), X5
+	VINSERTF128 $1, X5, Y4, Y4
+	VMULPD Y4, Y2, Y2
+	VMOVSD (SI)(R9*1), X3
+	VMOVSD (SI)(R11*1), X5
+	VINSERTF128 $1, X5, Y3, Y3
+	VMOVSD (DX)(R8*1), X4
+	VMOVSD (DX)(R10*1), X5
+	VINSERTF128 $1, X5, Y4, Y4
+	VMULPD Y4, Y3, Y3
+	VUNPCKLPD Y3, Y2, Y6
+	VADDPD Y6, Y0, Y0
+	ADDQ $8, DX
+	ADDQ $8, SI
+	SUBQ $1, R12
+	JMP block2
+block3:
 	// Add the sums of the four rows to y.
-store:
-	VEXTRACTF128 $1, Y0, X2
-	VUNPCKHPD X0, X0, X1
-	VUNPCKHPD X2, X2, X3
-	VADDSD (SI), X0, X0
-	VMOVSD X0, (SI)
-	ADDQ (rowArgs_y+rowOperand_stride)(DI), SI
-	VADDSD (SI), X1, X1
-	VMOVSD X1, (SI)
-	ADDQ (rowArgs_y+rowOperand_stride)(DI), SI
-	VADDSD (SI), X2, X2
-	VMOVSD X2, (SI)
-	ADDQ (rowArgs_y+rowOperand_stride)(DI), SI
-	VADDSD (SI), X3, X3
-	VMOVSD X3, (SI)
-	ADDQ (rowArgs_y+rowOperand_stride)(DI), SI
-	LEAQ (R8)(R12*4), R8
-	LEAQ (R9)(R13*4), R9
-	SUBQ $4, CX
-	JNZ rows
+	MOVQ (rowArgs_y+rowOperand_stride)(DI), R12
+	VADDSD (AX), X0, X3
+	VMOVSD X3, (AX)
+	ADDQ R12, AX
+	VUNPCKHPD X0, X0, X2
+	VADDSD (AX), X2, X3
+	VMOVSD X3, (AX)
+	ADDQ R12, AX
+	VEXTRACTF128 $1, Y0, X1
+	VADDSD (AX), X1, X3
+	VMOVSD X3, (AX)
+	ADDQ R12, AX
+	VUNPCKHPD X1, X1, X2
+	VADDSD (AX), X2, X3
+	VMOVSD X3, (AX)
+	ADDQ R12, AX
+	LEAQ (BX)(R8*4), BX
+	LEAQ (CX)(R9*4), CX
+	SUBQ $4, R13
+	CMPQ R13, $1
+	JGE fourRows
 	VZEROUPPER
 	RET
 

@@ -7,18 +7,20 @@
 
 // These kernels process rows of float64; see rows.go and rowArgs. They use these registers:
 //
-// 	R0              address of the arguments
-// 	R1-R4           addresses of row i of the operands y, a, b and c
-// 	R5-R8           row strides of y, a, b and c
-// 	R9-R11          number of bytes done in a row, numbers of columns and rows left
-// 	V0, V1          the numbers a_i and c_i in all lanes
-// 	V3-V7, V16-V20  elements of a row, and sums over rows
-//
-// The kernel rowAddDots computes the sums of four rows in the lanes of V0 and V1. It uses some registers
-// differently:
-//
-// 	R12, R14   addresses of a and b in the first of the four rows
-// 	R13, R15   addresses of a and b in the current row
+//	R0    address of the arguments
+//	R1    address of row i of y
+//	R2    address of row i of a
+//	R3    address of row i of b
+//	R4    address of row i of c; in rowAddDots, of a part of a
+//	R5    row stride of y; in rowAddDots, address of a part of b
+//	R6    row stride of a
+//	R7    row stride of b
+//	R8    row stride of c; in rowAddDots, 3 times the row stride of a
+//	R9    number of bytes done in a row; in rowAddDots, 3 times the row stride of b
+//	R10   number of columns left
+//	R11   number of rows left
+//	R12   2 times the row stride of a
+//	R13   2 times the row stride of b
 
 // y_i = a_i·b_i + c_i for columns a and c
 TEXT rowScaleShift<>(SB), NOSPLIT, $0-16
@@ -28,8 +30,7 @@ TEXT rowScaleShift<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_c+rowOperand_stride)(R0), R8
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
-
-	// Compute columns in blocks of 10.
+	// Blocks of 10 columns.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -40,27 +41,27 @@ block0:
 	ADD R9, R3
 	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	MOVD rowArgs_rows(R0), R11
-rows0:
+rows10:
 	VLD1R (R2), [V0.D2]
 	VLD1R (R4), [V1.D2]
-	FMOVQ 0(R3), F3
-	WORD $0x6e60dc63 // fmul v3.2d, v3.2d, v0.2d
+	FMOVQ (R3), F2
+	WORD $0x6e62dc03 // fmul v3.2d, v0.2d, v2.2d
 	WORD $0x4e61d463 // fadd v3.2d, v3.2d, v1.2d
-	FMOVQ F3, 0(R1)
-	FMOVQ 16(R3), F4
-	WORD $0x6e60dc84 // fmul v4.2d, v4.2d, v0.2d
+	FMOVQ F3, (R1)
+	FMOVQ 16(R3), F2
+	WORD $0x6e62dc04 // fmul v4.2d, v0.2d, v2.2d
 	WORD $0x4e61d484 // fadd v4.2d, v4.2d, v1.2d
 	FMOVQ F4, 16(R1)
-	FMOVQ 32(R3), F5
-	WORD $0x6e60dca5 // fmul v5.2d, v5.2d, v0.2d
+	FMOVQ 32(R3), F2
+	WORD $0x6e62dc05 // fmul v5.2d, v0.2d, v2.2d
 	WORD $0x4e61d4a5 // fadd v5.2d, v5.2d, v1.2d
 	FMOVQ F5, 32(R1)
-	FMOVQ 48(R3), F6
-	WORD $0x6e60dcc6 // fmul v6.2d, v6.2d, v0.2d
+	FMOVQ 48(R3), F2
+	WORD $0x6e62dc06 // fmul v6.2d, v0.2d, v2.2d
 	WORD $0x4e61d4c6 // fadd v6.2d, v6.2d, v1.2d
 	FMOVQ F6, 48(R1)
-	FMOVQ 64(R3), F7
-	WORD $0x6e60dce7 // fmul v7.2d, v7.2d, v0.2d
+	FMOVQ 64(R3), F2
+	WORD $0x6e62dc07 // fmul v7.2d, v0.2d, v2.2d
 	WORD $0x4e61d4e7 // fadd v7.2d, v7.2d, v1.2d
 	FMOVQ F7, 64(R1)
 	ADD R5, R1
@@ -68,12 +69,11 @@ rows0:
 	ADD R7, R3
 	ADD R8, R4
 	SUBS $1, R11
-	BNE rows0
+	BNE rows10
 	ADD $80, R9
 	SUB $10, R10
 	JMP block0
-
-	// Compute columns in blocks of 2.
+	// Blocks of 2 columns.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -84,24 +84,23 @@ block1:
 	ADD R9, R3
 	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	MOVD rowArgs_rows(R0), R11
-rows1:
+rows2:
 	VLD1R (R2), [V0.D2]
 	VLD1R (R4), [V1.D2]
-	FMOVQ 0(R3), F3
-	WORD $0x6e60dc63 // fmul v3.2d, v3.2d, v0.2d
+	FMOVQ (R3), F2
+	WORD $0x6e62dc03 // fmul v3.2d, v0.2d, v2.2d
 	WORD $0x4e61d463 // fadd v3.2d, v3.2d, v1.2d
-	FMOVQ F3, 0(R1)
+	FMOVQ F3, (R1)
 	ADD R5, R1
 	ADD R6, R2
 	ADD R7, R3
 	ADD R8, R4
 	SUBS $1, R11
-	BNE rows1
+	BNE rows2
 	ADD $16, R9
 	SUB $2, R10
 	JMP block1
-
-	// Compute columns in blocks of 1.
+	// Blocks of 1 columns.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -112,19 +111,19 @@ block2:
 	ADD R9, R3
 	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	MOVD rowArgs_rows(R0), R11
-rows2:
+rows1:
 	VLD1R (R2), [V0.D2]
 	VLD1R (R4), [V1.D2]
-	FMOVD 0(R3), F3
-	WORD $0x6e60dc63 // fmul v3.2d, v3.2d, v0.2d
+	FMOVD (R3), F2
+	WORD $0x6e62dc03 // fmul v3.2d, v0.2d, v2.2d
 	WORD $0x4e61d463 // fadd v3.2d, v3.2d, v1.2d
-	FMOVD F3, 0(R1)
+	FMOVD F3, (R1)
 	ADD R5, R1
 	ADD R6, R2
 	ADD R7, R3
 	ADD R8, R4
 	SUBS $1, R11
-	BNE rows2
+	BNE rows1
 	ADD $8, R9
 	SUB $1, R10
 	JMP block2
@@ -139,8 +138,7 @@ TEXT rowScaleAdd<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_c+rowOperand_stride)(R0), R8
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
-
-	// Compute columns in blocks of 10.
+	// Blocks of 10 columns.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -152,30 +150,30 @@ block0:
 	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	ADD R9, R4
 	MOVD rowArgs_rows(R0), R11
-rows0:
+rows10:
 	VLD1R (R2), [V0.D2]
-	FMOVQ 0(R3), F3
-	WORD $0x6e60dc63 // fmul v3.2d, v3.2d, v0.2d
-	FMOVQ 0(R4), F2
+	FMOVQ (R3), F2
+	WORD $0x6e62dc03 // fmul v3.2d, v0.2d, v2.2d
+	FMOVQ (R4), F2
 	WORD $0x4e62d463 // fadd v3.2d, v3.2d, v2.2d
-	FMOVQ F3, 0(R1)
-	FMOVQ 16(R3), F4
-	WORD $0x6e60dc84 // fmul v4.2d, v4.2d, v0.2d
+	FMOVQ F3, (R1)
+	FMOVQ 16(R3), F2
+	WORD $0x6e62dc04 // fmul v4.2d, v0.2d, v2.2d
 	FMOVQ 16(R4), F2
 	WORD $0x4e62d484 // fadd v4.2d, v4.2d, v2.2d
 	FMOVQ F4, 16(R1)
-	FMOVQ 32(R3), F5
-	WORD $0x6e60dca5 // fmul v5.2d, v5.2d, v0.2d
+	FMOVQ 32(R3), F2
+	WORD $0x6e62dc05 // fmul v5.2d, v0.2d, v2.2d
 	FMOVQ 32(R4), F2
 	WORD $0x4e62d4a5 // fadd v5.2d, v5.2d, v2.2d
 	FMOVQ F5, 32(R1)
-	FMOVQ 48(R3), F6
-	WORD $0x6e60dcc6 // fmul v6.2d, v6.2d, v0.2d
+	FMOVQ 48(R3), F2
+	WORD $0x6e62dc06 // fmul v6.2d, v0.2d, v2.2d
 	FMOVQ 48(R4), F2
 	WORD $0x4e62d4c6 // fadd v6.2d, v6.2d, v2.2d
 	FMOVQ F6, 48(R1)
-	FMOVQ 64(R3), F7
-	WORD $0x6e60dce7 // fmul v7.2d, v7.2d, v0.2d
+	FMOVQ 64(R3), F2
+	WORD $0x6e62dc07 // fmul v7.2d, v0.2d, v2.2d
 	FMOVQ 64(R4), F2
 	WORD $0x4e62d4e7 // fadd v7.2d, v7.2d, v2.2d
 	FMOVQ F7, 64(R1)
@@ -184,12 +182,11 @@ rows0:
 	ADD R7, R3
 	ADD R8, R4
 	SUBS $1, R11
-	BNE rows0
+	BNE rows10
 	ADD $80, R9
 	SUB $10, R10
 	JMP block0
-
-	// Compute columns in blocks of 2.
+	// Blocks of 2 columns.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -201,24 +198,23 @@ block1:
 	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	ADD R9, R4
 	MOVD rowArgs_rows(R0), R11
-rows1:
+rows2:
 	VLD1R (R2), [V0.D2]
-	FMOVQ 0(R3), F3
-	WORD $0x6e60dc63 // fmul v3.2d, v3.2d, v0.2d
-	FMOVQ 0(R4), F2
+	FMOVQ (R3), F2
+	WORD $0x6e62dc03 // fmul v3.2d, v0.2d, v2.2d
+	FMOVQ (R4), F2
 	WORD $0x4e62d463 // fadd v3.2d, v3.2d, v2.2d
-	FMOVQ F3, 0(R1)
+	FMOVQ F3, (R1)
 	ADD R5, R1
 	ADD R6, R2
 	ADD R7, R3
 	ADD R8, R4
 	SUBS $1, R11
-	BNE rows1
+	BNE rows2
 	ADD $16, R9
 	SUB $2, R10
 	JMP block1
-
-	// Compute columns in blocks of 1.
+	// Blocks of 1 columns.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -230,19 +226,19 @@ block2:
 	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	ADD R9, R4
 	MOVD rowArgs_rows(R0), R11
-rows2:
+rows1:
 	VLD1R (R2), [V0.D2]
-	FMOVD 0(R3), F3
-	WORD $0x6e60dc63 // fmul v3.2d, v3.2d, v0.2d
-	FMOVD 0(R4), F2
+	FMOVD (R3), F2
+	WORD $0x6e62dc03 // fmul v3.2d, v0.2d, v2.2d
+	FMOVD (R4), F2
 	WORD $0x4e62d463 // fadd v3.2d, v3.2d, v2.2d
-	FMOVD F3, 0(R1)
+	FMOVD F3, (R1)
 	ADD R5, R1
 	ADD R6, R2
 	ADD R7, R3
 	ADD R8, R4
 	SUBS $1, R11
-	BNE rows2
+	BNE rows1
 	ADD $8, R9
 	SUB $1, R10
 	JMP block2
@@ -257,8 +253,7 @@ TEXT rowMulShift<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_c+rowOperand_stride)(R0), R8
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
-
-	// Compute columns in blocks of 10.
+	// Blocks of 10 columns.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -270,30 +265,30 @@ block0:
 	ADD R9, R3
 	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	MOVD rowArgs_rows(R0), R11
-rows0:
+rows10:
 	VLD1R (R4), [V1.D2]
-	FMOVQ 0(R3), F3
-	FMOVQ 0(R2), F2
+	FMOVQ (R2), F3
+	FMOVQ (R3), F2
 	WORD $0x6e62dc63 // fmul v3.2d, v3.2d, v2.2d
 	WORD $0x4e61d463 // fadd v3.2d, v3.2d, v1.2d
-	FMOVQ F3, 0(R1)
-	FMOVQ 16(R3), F4
-	FMOVQ 16(R2), F2
+	FMOVQ F3, (R1)
+	FMOVQ 16(R2), F4
+	FMOVQ 16(R3), F2
 	WORD $0x6e62dc84 // fmul v4.2d, v4.2d, v2.2d
 	WORD $0x4e61d484 // fadd v4.2d, v4.2d, v1.2d
 	FMOVQ F4, 16(R1)
-	FMOVQ 32(R3), F5
-	FMOVQ 32(R2), F2
+	FMOVQ 32(R2), F5
+	FMOVQ 32(R3), F2
 	WORD $0x6e62dca5 // fmul v5.2d, v5.2d, v2.2d
 	WORD $0x4e61d4a5 // fadd v5.2d, v5.2d, v1.2d
 	FMOVQ F5, 32(R1)
-	FMOVQ 48(R3), F6
-	FMOVQ 48(R2), F2
+	FMOVQ 48(R2), F6
+	FMOVQ 48(R3), F2
 	WORD $0x6e62dcc6 // fmul v6.2d, v6.2d, v2.2d
 	WORD $0x4e61d4c6 // fadd v6.2d, v6.2d, v1.2d
 	FMOVQ F6, 48(R1)
-	FMOVQ 64(R3), F7
-	FMOVQ 64(R2), F2
+	FMOVQ 64(R2), F7
+	FMOVQ 64(R3), F2
 	WORD $0x6e62dce7 // fmul v7.2d, v7.2d, v2.2d
 	WORD $0x4e61d4e7 // fadd v7.2d, v7.2d, v1.2d
 	FMOVQ F7, 64(R1)
@@ -302,12 +297,11 @@ rows0:
 	ADD R7, R3
 	ADD R8, R4
 	SUBS $1, R11
-	BNE rows0
+	BNE rows10
 	ADD $80, R9
 	SUB $10, R10
 	JMP block0
-
-	// Compute columns in blocks of 2.
+	// Blocks of 2 columns.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -319,24 +313,23 @@ block1:
 	ADD R9, R3
 	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	MOVD rowArgs_rows(R0), R11
-rows1:
+rows2:
 	VLD1R (R4), [V1.D2]
-	FMOVQ 0(R3), F3
-	FMOVQ 0(R2), F2
+	FMOVQ (R2), F3
+	FMOVQ (R3), F2
 	WORD $0x6e62dc63 // fmul v3.2d, v3.2d, v2.2d
 	WORD $0x4e61d463 // fadd v3.2d, v3.2d, v1.2d
-	FMOVQ F3, 0(R1)
+	FMOVQ F3, (R1)
 	ADD R5, R1
 	ADD R6, R2
 	ADD R7, R3
 	ADD R8, R4
 	SUBS $1, R11
-	BNE rows1
+	BNE rows2
 	ADD $16, R9
 	SUB $2, R10
 	JMP block1
-
-	// Compute columns in blocks of 1.
+	// Blocks of 1 columns.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -348,19 +341,19 @@ block2:
 	ADD R9, R3
 	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	MOVD rowArgs_rows(R0), R11
-rows2:
+rows1:
 	VLD1R (R4), [V1.D2]
-	FMOVD 0(R3), F3
-	FMOVD 0(R2), F2
+	FMOVD (R2), F3
+	FMOVD (R3), F2
 	WORD $0x6e62dc63 // fmul v3.2d, v3.2d, v2.2d
 	WORD $0x4e61d463 // fadd v3.2d, v3.2d, v1.2d
-	FMOVD F3, 0(R1)
+	FMOVD F3, (R1)
 	ADD R5, R1
 	ADD R6, R2
 	ADD R7, R3
 	ADD R8, R4
 	SUBS $1, R11
-	BNE rows2
+	BNE rows1
 	ADD $8, R9
 	SUB $1, R10
 	JMP block2
@@ -375,8 +368,7 @@ TEXT rowMulAdd<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_c+rowOperand_stride)(R0), R8
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
-
-	// Compute columns in blocks of 10.
+	// Blocks of 10 columns.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -389,33 +381,33 @@ block0:
 	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	ADD R9, R4
 	MOVD rowArgs_rows(R0), R11
-rows0:
-	FMOVQ 0(R3), F3
-	FMOVQ 0(R2), F2
+rows10:
+	FMOVQ (R2), F3
+	FMOVQ (R3), F2
 	WORD $0x6e62dc63 // fmul v3.2d, v3.2d, v2.2d
-	FMOVQ 0(R4), F2
+	FMOVQ (R4), F2
 	WORD $0x4e62d463 // fadd v3.2d, v3.2d, v2.2d
-	FMOVQ F3, 0(R1)
-	FMOVQ 16(R3), F4
-	FMOVQ 16(R2), F2
+	FMOVQ F3, (R1)
+	FMOVQ 16(R2), F4
+	FMOVQ 16(R3), F2
 	WORD $0x6e62dc84 // fmul v4.2d, v4.2d, v2.2d
 	FMOVQ 16(R4), F2
 	WORD $0x4e62d484 // fadd v4.2d, v4.2d, v2.2d
 	FMOVQ F4, 16(R1)
-	FMOVQ 32(R3), F5
-	FMOVQ 32(R2), F2
+	FMOVQ 32(R2), F5
+	FMOVQ 32(R3), F2
 	WORD $0x6e62dca5 // fmul v5.2d, v5.2d, v2.2d
 	FMOVQ 32(R4), F2
 	WORD $0x4e62d4a5 // fadd v5.2d, v5.2d, v2.2d
 	FMOVQ F5, 32(R1)
-	FMOVQ 48(R3), F6
-	FMOVQ 48(R2), F2
+	FMOVQ 48(R2), F6
+	FMOVQ 48(R3), F2
 	WORD $0x6e62dcc6 // fmul v6.2d, v6.2d, v2.2d
 	FMOVQ 48(R4), F2
 	WORD $0x4e62d4c6 // fadd v6.2d, v6.2d, v2.2d
 	FMOVQ F6, 48(R1)
-	FMOVQ 64(R3), F7
-	FMOVQ 64(R2), F2
+	FMOVQ 64(R2), F7
+	FMOVQ 64(R3), F2
 	WORD $0x6e62dce7 // fmul v7.2d, v7.2d, v2.2d
 	FMOVQ 64(R4), F2
 	WORD $0x4e62d4e7 // fadd v7.2d, v7.2d, v2.2d
@@ -425,12 +417,11 @@ rows0:
 	ADD R7, R3
 	ADD R8, R4
 	SUBS $1, R11
-	BNE rows0
+	BNE rows10
 	ADD $80, R9
 	SUB $10, R10
 	JMP block0
-
-	// Compute columns in blocks of 2.
+	// Blocks of 2 columns.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -443,24 +434,23 @@ block1:
 	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	ADD R9, R4
 	MOVD rowArgs_rows(R0), R11
-rows1:
-	FMOVQ 0(R3), F3
-	FMOVQ 0(R2), F2
+rows2:
+	FMOVQ (R2), F3
+	FMOVQ (R3), F2
 	WORD $0x6e62dc63 // fmul v3.2d, v3.2d, v2.2d
-	FMOVQ 0(R4), F2
+	FMOVQ (R4), F2
 	WORD $0x4e62d463 // fadd v3.2d, v3.2d, v2.2d
-	FMOVQ F3, 0(R1)
+	FMOVQ F3, (R1)
 	ADD R5, R1
 	ADD R6, R2
 	ADD R7, R3
 	ADD R8, R4
 	SUBS $1, R11
-	BNE rows1
+	BNE rows2
 	ADD $16, R9
 	SUB $2, R10
 	JMP block1
-
-	// Compute columns in blocks of 1.
+	// Blocks of 1 columns.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -473,19 +463,19 @@ block2:
 	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	ADD R9, R4
 	MOVD rowArgs_rows(R0), R11
-rows2:
-	FMOVD 0(R3), F3
-	FMOVD 0(R2), F2
+rows1:
+	FMOVD (R2), F3
+	FMOVD (R3), F2
 	WORD $0x6e62dc63 // fmul v3.2d, v3.2d, v2.2d
-	FMOVD 0(R4), F2
+	FMOVD (R4), F2
 	WORD $0x4e62d463 // fadd v3.2d, v3.2d, v2.2d
-	FMOVD F3, 0(R1)
+	FMOVD F3, (R1)
 	ADD R5, R1
 	ADD R6, R2
 	ADD R7, R3
 	ADD R8, R4
 	SUBS $1, R11
-	BNE rows2
+	BNE rows1
 	ADD $8, R9
 	SUB $1, R10
 	JMP block2
@@ -500,8 +490,7 @@ TEXT rowAddScaled<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_c+rowOperand_stride)(R0), R8
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
-
-	// Compute columns in blocks of 10.
+	// Blocks of 10 columns.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -510,43 +499,42 @@ block0:
 	MOVD (rowArgs_a+rowOperand_first)(R0), R2
 	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
-	FMOVQ 0(R1), F16
-	FMOVQ 16(R1), F17
-	FMOVQ 32(R1), F18
-	FMOVQ 48(R1), F19
-	FMOVQ 64(R1), F20
+	FMOVQ (R1), F8
+	FMOVQ 16(R1), F9
+	FMOVQ 32(R1), F10
+	FMOVQ 48(R1), F11
+	FMOVQ 64(R1), F12
 	MOVD rowArgs_rows(R0), R11
-rows0:
+rows10:
 	VLD1R (R2), [V0.D2]
-	FMOVQ 0(R3), F3
-	WORD $0x6e60dc63 // fmul v3.2d, v3.2d, v0.2d
-	WORD $0x4e63d610 // fadd v16.2d, v16.2d, v3.2d
-	FMOVQ 16(R3), F4
-	WORD $0x6e60dc84 // fmul v4.2d, v4.2d, v0.2d
-	WORD $0x4e64d631 // fadd v17.2d, v17.2d, v4.2d
-	FMOVQ 32(R3), F5
-	WORD $0x6e60dca5 // fmul v5.2d, v5.2d, v0.2d
-	WORD $0x4e65d652 // fadd v18.2d, v18.2d, v5.2d
-	FMOVQ 48(R3), F6
-	WORD $0x6e60dcc6 // fmul v6.2d, v6.2d, v0.2d
-	WORD $0x4e66d673 // fadd v19.2d, v19.2d, v6.2d
-	FMOVQ 64(R3), F7
-	WORD $0x6e60dce7 // fmul v7.2d, v7.2d, v0.2d
-	WORD $0x4e67d694 // fadd v20.2d, v20.2d, v7.2d
+	FMOVQ (R3), F2
+	WORD $0x6e62dc03 // fmul v3.2d, v0.2d, v2.2d
+	WORD $0x4e63d508 // fadd v8.2d, v8.2d, v3.2d
+	FMOVQ 16(R3), F2
+	WORD $0x6e62dc04 // fmul v4.2d, v0.2d, v2.2d
+	WORD $0x4e64d529 // fadd v9.2d, v9.2d, v4.2d
+	FMOVQ 32(R3), F2
+	WORD $0x6e62dc05 // fmul v5.2d, v0.2d, v2.2d
+	WORD $0x4e65d54a // fadd v10.2d, v10.2d, v5.2d
+	FMOVQ 48(R3), F2
+	WORD $0x6e62dc06 // fmul v6.2d, v0.2d, v2.2d
+	WORD $0x4e66d56b // fadd v11.2d, v11.2d, v6.2d
+	FMOVQ 64(R3), F2
+	WORD $0x6e62dc07 // fmul v7.2d, v0.2d, v2.2d
+	WORD $0x4e67d58c // fadd v12.2d, v12.2d, v7.2d
 	ADD R6, R2
 	ADD R7, R3
 	SUBS $1, R11
-	BNE rows0
-	FMOVQ F16, 0(R1)
-	FMOVQ F17, 16(R1)
-	FMOVQ F18, 32(R1)
-	FMOVQ F19, 48(R1)
-	FMOVQ F20, 64(R1)
+	BNE rows10
+	FMOVQ F8, (R1)
+	FMOVQ F9, 16(R1)
+	FMOVQ F10, 32(R1)
+	FMOVQ F11, 48(R1)
+	FMOVQ F12, 64(R1)
 	ADD $80, R9
 	SUB $10, R10
 	JMP block0
-
-	// Compute columns in blocks of 2.
+	// Blocks of 2 columns.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -555,23 +543,22 @@ block1:
 	MOVD (rowArgs_a+rowOperand_first)(R0), R2
 	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
-	FMOVQ 0(R1), F16
+	FMOVQ (R1), F8
 	MOVD rowArgs_rows(R0), R11
-rows1:
+rows2:
 	VLD1R (R2), [V0.D2]
-	FMOVQ 0(R3), F3
-	WORD $0x6e60dc63 // fmul v3.2d, v3.2d, v0.2d
-	WORD $0x4e63d610 // fadd v16.2d, v16.2d, v3.2d
+	FMOVQ (R3), F2
+	WORD $0x6e62dc03 // fmul v3.2d, v0.2d, v2.2d
+	WORD $0x4e63d508 // fadd v8.2d, v8.2d, v3.2d
 	ADD R6, R2
 	ADD R7, R3
 	SUBS $1, R11
-	BNE rows1
-	FMOVQ F16, 0(R1)
+	BNE rows2
+	FMOVQ F8, (R1)
 	ADD $16, R9
 	SUB $2, R10
 	JMP block1
-
-	// Compute columns in blocks of 1.
+	// Blocks of 1 columns.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -580,18 +567,18 @@ block2:
 	MOVD (rowArgs_a+rowOperand_first)(R0), R2
 	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
-	FMOVD 0(R1), F16
+	FMOVD (R1), F8
 	MOVD rowArgs_rows(R0), R11
-rows2:
+rows1:
 	VLD1R (R2), [V0.D2]
-	FMOVD 0(R3), F3
-	WORD $0x6e60dc63 // fmul v3.2d, v3.2d, v0.2d
-	WORD $0x4e63d610 // fadd v16.2d, v16.2d, v3.2d
+	FMOVD (R3), F2
+	WORD $0x6e62dc03 // fmul v3.2d, v0.2d, v2.2d
+	WORD $0x4e63d508 // fadd v8.2d, v8.2d, v3.2d
 	ADD R6, R2
 	ADD R7, R3
 	SUBS $1, R11
-	BNE rows2
-	FMOVD F16, 0(R1)
+	BNE rows1
+	FMOVD F8, (R1)
 	ADD $8, R9
 	SUB $1, R10
 	JMP block2
@@ -606,8 +593,7 @@ TEXT rowAddMul<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_c+rowOperand_stride)(R0), R8
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
-
-	// Compute columns in blocks of 10.
+	// Blocks of 10 columns.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -617,47 +603,46 @@ block0:
 	ADD R9, R2
 	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
-	FMOVQ 0(R1), F16
-	FMOVQ 16(R1), F17
-	FMOVQ 32(R1), F18
-	FMOVQ 48(R1), F19
-	FMOVQ 64(R1), F20
+	FMOVQ (R1), F8
+	FMOVQ 16(R1), F9
+	FMOVQ 32(R1), F10
+	FMOVQ 48(R1), F11
+	FMOVQ 64(R1), F12
 	MOVD rowArgs_rows(R0), R11
-rows0:
-	FMOVQ 0(R3), F3
-	FMOVQ 0(R2), F2
+rows10:
+	FMOVQ (R2), F3
+	FMOVQ (R3), F2
 	WORD $0x6e62dc63 // fmul v3.2d, v3.2d, v2.2d
-	WORD $0x4e63d610 // fadd v16.2d, v16.2d, v3.2d
-	FMOVQ 16(R3), F4
-	FMOVQ 16(R2), F2
+	WORD $0x4e63d508 // fadd v8.2d, v8.2d, v3.2d
+	FMOVQ 16(R2), F4
+	FMOVQ 16(R3), F2
 	WORD $0x6e62dc84 // fmul v4.2d, v4.2d, v2.2d
-	WORD $0x4e64d631 // fadd v17.2d, v17.2d, v4.2d
-	FMOVQ 32(R3), F5
-	FMOVQ 32(R2), F2
+	WORD $0x4e64d529 // fadd v9.2d, v9.2d, v4.2d
+	FMOVQ 32(R2), F5
+	FMOVQ 32(R3), F2
 	WORD $0x6e62dca5 // fmul v5.2d, v5.2d, v2.2d
-	WORD $0x4e65d652 // fadd v18.2d, v18.2d, v5.2d
-	FMOVQ 48(R3), F6
-	FMOVQ 48(R2), F2
+	WORD $0x4e65d54a // fadd v10.2d, v10.2d, v5.2d
+	FMOVQ 48(R2), F6
+	FMOVQ 48(R3), F2
 	WORD $0x6e62dcc6 // fmul v6.2d, v6.2d, v2.2d
-	WORD $0x4e66d673 // fadd v19.2d, v19.2d, v6.2d
-	FMOVQ 64(R3), F7
-	FMOVQ 64(R2), F2
+	WORD $0x4e66d56b // fadd v11.2d, v11.2d, v6.2d
+	FMOVQ 64(R2), F7
+	FMOVQ 64(R3), F2
 	WORD $0x6e62dce7 // fmul v7.2d, v7.2d, v2.2d
-	WORD $0x4e67d694 // fadd v20.2d, v20.2d, v7.2d
+	WORD $0x4e67d58c // fadd v12.2d, v12.2d, v7.2d
 	ADD R6, R2
 	ADD R7, R3
 	SUBS $1, R11
-	BNE rows0
-	FMOVQ F16, 0(R1)
-	FMOVQ F17, 16(R1)
-	FMOVQ F18, 32(R1)
-	FMOVQ F19, 48(R1)
-	FMOVQ F20, 64(R1)
+	BNE rows10
+	FMOVQ F8, (R1)
+	FMOVQ F9, 16(R1)
+	FMOVQ F10, 32(R1)
+	FMOVQ F11, 48(R1)
+	FMOVQ F12, 64(R1)
 	ADD $80, R9
 	SUB $10, R10
 	JMP block0
-
-	// Compute columns in blocks of 2.
+	// Blocks of 2 columns.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -667,23 +652,22 @@ block1:
 	ADD R9, R2
 	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
-	FMOVQ 0(R1), F16
+	FMOVQ (R1), F8
 	MOVD rowArgs_rows(R0), R11
-rows1:
-	FMOVQ 0(R3), F3
-	FMOVQ 0(R2), F2
+rows2:
+	FMOVQ (R2), F3
+	FMOVQ (R3), F2
 	WORD $0x6e62dc63 // fmul v3.2d, v3.2d, v2.2d
-	WORD $0x4e63d610 // fadd v16.2d, v16.2d, v3.2d
+	WORD $0x4e63d508 // fadd v8.2d, v8.2d, v3.2d
 	ADD R6, R2
 	ADD R7, R3
 	SUBS $1, R11
-	BNE rows1
-	FMOVQ F16, 0(R1)
+	BNE rows2
+	FMOVQ F8, (R1)
 	ADD $16, R9
 	SUB $2, R10
 	JMP block1
-
-	// Compute columns in blocks of 1.
+	// Blocks of 1 columns.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -693,18 +677,18 @@ block2:
 	ADD R9, R2
 	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
-	FMOVD 0(R1), F16
+	FMOVD (R1), F8
 	MOVD rowArgs_rows(R0), R11
-rows2:
-	FMOVD 0(R3), F3
-	FMOVD 0(R2), F2
+rows1:
+	FMOVD (R2), F3
+	FMOVD (R3), F2
 	WORD $0x6e62dc63 // fmul v3.2d, v3.2d, v2.2d
-	WORD $0x4e63d610 // fadd v16.2d, v16.2d, v3.2d
+	WORD $0x4e63d508 // fadd v8.2d, v8.2d, v3.2d
 	ADD R6, R2
 	ADD R7, R3
 	SUBS $1, R11
-	BNE rows2
-	FMOVD F16, 0(R1)
+	BNE rows1
+	FMOVD F8, (R1)
 	ADD $8, R9
 	SUB $1, R10
 	JMP block2
@@ -716,106 +700,97 @@ TEXT rowAddDots<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	MOVD (rowArgs_a+rowOperand_first)(R0), R2
 	MOVD (rowArgs_b+rowOperand_first)(R0), R3
-	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
-	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
-	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
 	MOVD rowArgs_rows(R0), R11
-rows:
-	VEOR V0.B16, V0.B16, V0.B16
-	VEOR V1.B16, V1.B16, V1.B16
-	MOVD R2, R12
-	MOVD R3, R14
+	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
+	ADD R6, R6, R12
+	ADD R6, R12, R8
+	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
+	ADD R7, R7, R13
+	ADD R7, R13, R9
+fourRows:
+	WORD $0x6e201c00 // eor v0.16b, v0.16b, v0.16b
+	WORD $0x6e211c21 // eor v1.16b, v1.16b, v1.16b
+	MOVD R2, R4
+	MOVD R3, R5
 	MOVD rowArgs_cols(R0), R10
-
-	// Add two columns of four rows at a time, then one.
-columns:
-	SUBS $2, R10
-	BLT last
-	MOVD R14, R15
-	MOVD R12, R13
-	FMOVQ (R15), F2
-	FMOVQ (R13), F6
-	WORD $0x6e66dc42 // fmul v2.2d, v2.2d, v6.2d
-	ADD R7, R15
-	ADD R6, R13
-	FMOVQ (R15), F3
-	FMOVQ (R13), F6
-	WORD $0x6e66dc63 // fmul v3.2d, v3.2d, v6.2d
-	ADD R7, R15
-	ADD R6, R13
-	FMOVQ (R15), F4
-	FMOVQ (R13), F6
-	WORD $0x6e66dc84 // fmul v4.2d, v4.2d, v6.2d
-	ADD R7, R15
-	ADD R6, R13
-	FMOVQ (R15), F5
-	FMOVQ (R13), F6
-	WORD $0x6e66dca5 // fmul v5.2d, v5.2d, v6.2d
-	VZIP1 V3.D2, V2.D2, V7.D2
-	WORD $0x4e67d400 // fadd v0.2d, v0.2d, v7.2d
-	VZIP2 V3.D2, V2.D2, V7.D2
-	WORD $0x4e67d400 // fadd v0.2d, v0.2d, v7.2d
-	VZIP1 V5.D2, V4.D2, V7.D2
-	WORD $0x4e67d421 // fadd v1.2d, v1.2d, v7.2d
-	VZIP2 V5.D2, V4.D2, V7.D2
-	WORD $0x4e67d421 // fadd v1.2d, v1.2d, v7.2d
-	ADD $16, R12
-	ADD $16, R14
-	JMP columns
-last:
-	CMP $-1, R10
-	BNE store
-	MOVD R14, R15
-	MOVD R12, R13
-	FMOVD (R15), F2
-	FMOVD (R13), F6
-	WORD $0x6e66dc42 // fmul v2.2d, v2.2d, v6.2d
-	ADD R7, R15
-	ADD R6, R13
-	FMOVD (R15), F3
-	FMOVD (R13), F6
-	WORD $0x6e66dc63 // fmul v3.2d, v3.2d, v6.2d
-	ADD R7, R15
-	ADD R6, R13
-	FMOVD (R15), F4
-	FMOVD (R13), F6
-	WORD $0x6e66dc84 // fmul v4.2d, v4.2d, v6.2d
-	ADD R7, R15
-	ADD R6, R13
-	FMOVD (R15), F5
-	FMOVD (R13), F6
-	WORD $0x6e66dca5 // fmul v5.2d, v5.2d, v6.2d
-	VZIP1 V3.D2, V2.D2, V7.D2
-	WORD $0x4e67d400 // fadd v0.2d, v0.2d, v7.2d
-	VZIP1 V5.D2, V4.D2, V7.D2
-	WORD $0x4e67d421 // fadd v1.2d, v1.2d, v7.2d
-	ADD $8, R12
-	ADD $8, R14
-
+	// Blocks of 2 columns.
+block0:
+	CMP $2, R10
+	BLT block1
+	FMOVQ (R5), F2
+	FMOVQ (R4), F4
+	WORD $0x6e64dc42 // fmul v2.2d, v2.2d, v4.2d
+	WORD $0x3ce768a3 // ldr q3, [x5, x7]
+	WORD $0x3ce66884 // ldr q4, [x4, x6]
+	WORD $0x6e64dc63 // fmul v3.2d, v3.2d, v4.2d
+	WORD $0x4ec33846 // zip1 v6.2d, v2.2d, v3.2d
+	WORD $0x4e66d400 // fadd v0.2d, v0.2d, v6.2d
+	WORD $0x4ec37846 // zip2 v6.2d, v2.2d, v3.2d
+	WORD $0x4e66d400 // fadd v0.2d, v0.2d, v6.2d
+	WORD $0x3ced68a2 // ldr q2, [x5, x13]
+	WORD $0x3cec6884 // ldr q4, [x4, x12]
+	WORD $0x6e64dc42 // fmul v2.2d, v2.2d, v4.2d
+	WORD $0x3ce968a3 // ldr q3, [x5, x9]
+	WORD $0x3ce86884 // ldr q4, [x4, x8]
+	WORD $0x6e64dc63 // fmul v3.2d, v3.2d, v4.2d
+	WORD $0x4ec33846 // zip1 v6.2d, v2.2d, v3.2d
+	WORD $0x4e66d421 // fadd v1.2d, v1.2d, v6.2d
+	WORD $0x4ec37846 // zip2 v6.2d, v2.2d, v3.2d
+	WORD $0x4e66d421 // fadd v1.2d, v1.2d, v6.2d
+	ADD $16, R4
+	ADD $16, R5
+	SUB $2, R10
+	JMP block0
+	// Blocks of 1 columns.
+block1:
+	CMP $1, R10
+	BLT block2
+	FMOVD (R5), F2
+	FMOVD (R4), F4
+	WORD $0x6e64dc42 // fmul v2.2d, v2.2d, v4.2d
+	FMOVD (R5)(R7), F3
+	FMOVD (R4)(R6), F4
+	WORD $0x6e64dc63 // fmul v3.2d, v3.2d, v4.2d
+	WORD $0x4ec33846 // zip1 v6.2d, v2.2d, v3.2d
+	WORD $0x4e66d400 // fadd v0.2d, v0.2d, v6.2d
+	FMOVD (R5)(R13), F2
+	FMOVD (R4)(R12), F4
+	WORD $0x6e64dc42 // fmul v2.2d, v2.2d, v4.2d
+	FMOVD (R5)(R9), F3
+	FMOVD (R4)(R8), F4
+	WORD $0x6e64dc63 // fmul v3.2d, v3.2d, v4.2d
+	WORD $0x4ec33846 // zip1 v6.2d, v2.2d, v3.2d
+	WORD $0x4e66d421 // fadd v1.2d, v1.2d, v6.2d
+	ADD $8, R4
+	ADD $8, R5
+	SUB $1, R10
+	JMP block1
+block2:
 	// Add the sums of the four rows to y.
-store:
-	FMOVD (R1), F2
-	FADDD F0, F2
-	FMOVD F2, (R1)
-	ADD R5, R1
-	VZIP2 V0.D2, V0.D2, V3.D2
-	FMOVD (R1), F2
-	FADDD F3, F2
-	FMOVD F2, (R1)
-	ADD R5, R1
-	FMOVD (R1), F2
-	FADDD F1, F2
-	FMOVD F2, (R1)
-	ADD R5, R1
-	VZIP2 V1.D2, V1.D2, V3.D2
-	FMOVD (R1), F2
-	FADDD F3, F2
-	FMOVD F2, (R1)
-	ADD R5, R1
-	ADD R6<<2, R2
-	ADD R7<<2, R3
-	SUBS $4, R11
-	BNE rows
+	MOVD (rowArgs_y+rowOperand_stride)(R0), R10
+	FMOVD (R1), F3
+	WORD $0x4e63d403 // fadd v3.2d, v0.2d, v3.2d
+	FMOVD F3, (R1)
+	ADD R10, R1
+	WORD $0x4ec07802 // zip2 v2.2d, v0.2d, v0.2d
+	FMOVD (R1), F3
+	WORD $0x4e63d443 // fadd v3.2d, v2.2d, v3.2d
+	FMOVD F3, (R1)
+	ADD R10, R1
+	FMOVD (R1), F3
+	WORD $0x4e63d423 // fadd v3.2d, v1.2d, v3.2d
+	FMOVD F3, (R1)
+	ADD R10, R1
+	WORD $0x4ec17822 // zip2 v2.2d, v1.2d, v1.2d
+	FMOVD (R1), F3
+	WORD $0x4e63d443 // fadd v3.2d, v2.2d, v3.2d
+	FMOVD F3, (R1)
+	ADD R10, R1
+	ADD R6<<2, R2, R2
+	ADD R7<<2, R3, R3
+	SUB $4, R11
+	CMP $1, R11
+	BGE fourRows
 	RET
 
 DATA rowTable<>+0(SB)/8, $rowScaleShift<>(SB)

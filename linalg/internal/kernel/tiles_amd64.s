@@ -5,18 +5,22 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// These kernels compute the tiles of contractions; see tiles.go and tileArgs. Most of them use these registers:
+// These kernels compute the tiles of contractions; see tiles.go and tileArgs. They use these registers:
 //
-// 	DI          address of the arguments
-// 	SI, BX      addresses of the elements of A and B at a step; SI is later the address of a row of C
-// 	R8-R11      1, 3, 5 and 7 times the row stride of A; R8 is later the row stride of C
-// 	DX          stride between vectors of B, later of C
-// 	R12, R13    strides between steps of A and of B
-// 	R14, AX, CX address of the next segment, numbers of segments and steps left
-// 	R15         offset of the prefetched element from the current one (tiles with more than eight rows)
-// 	K1, Y15     mask of a partial tile (K1 with AVX-512, Y15 with AVX2)
-//
-// The comment of each tile lists its vector registers.
+//	DI    address of the arguments
+//	AX    address of the element of A at a step, later of a row of C
+//	BX    address of the row of B at a step
+//	CX    row stride of A, later of C
+//	DX    3 times the row stride of A
+//	SI    5 times the row stride of A
+//	R8    7 times the row stride of A
+//	R9    stride between vectors of B, later of C; in a quad tile, offset of group 1 from group 0
+//	R10   stride between steps of A, minus 8 rows in tiles with more than 8 rows
+//	R11   stride between steps of B
+//	R12   address of the next segment
+//	R13   number of steps left
+//	R14   number of segments left; in a quad tile, offset of group 2
+//	R15   offset of the prefetched element of A; in a quad tile, offset of group 3
 
 DATA ones<>+0(SB)/8, $0xffffffffffffffff
 DATA ones<>+8(SB)/8, $0xffffffffffffffff
@@ -28,306 +32,287 @@ DATA ones<>+48(SB)/8, $0
 DATA ones<>+56(SB)/8, $0
 GLOBL ones<>(SB), NOPTR|RODATA, $64
 
-// tile1x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0) and B in Z1. Elements of A are in the registers after B.
+// C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
 TEXT tile1x1AVX512<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	VBROADCASTSS (BX), Z0
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), Z1
-	VBROADCASTSS (SI), Z2
+	VBROADCASTSS (AX), Z2
 	VFMADD231PS Z2, Z1, Z0
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Z0, Z0
-	MOVQ tileArgs_c(DI), SI
+	VADDPS (AX), Z0, Z0
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Z0, (SI)
+	VMOVUPS Z0, (AX)
 	VZEROUPPER
 	RET
 
-// tile1x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z1) and B in Z2-Z3. Elements of A are in the registers after B.
+// C is in registers 0 to 1 and B in registers 2 to 3. Elements of A are in the registers after B.
 TEXT tile1x2AVX512<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
+	VBROADCASTSS (BX), Z0
 	VMOVAPS Z0, Z1
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), Z2
-	VMOVUPS (BX)(DX*1), Z3
-	VBROADCASTSS (SI), Z4
+	VMOVUPS (BX)(R9*1), Z3
+	VBROADCASTSS (AX), Z4
 	VFMADD231PS Z4, Z2, Z0
 	VFMADD231PS Z4, Z3, Z1
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	MOVQ tileArgs_c(DI), SI
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, (AX)(R9*1)
 	VZEROUPPER
 	RET
 
-// tile1x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z2) and B in Z3-Z5. Elements of A are in the registers after B.
+// C is in registers 0 to 2 and B in registers 3 to 5. Elements of A are in the registers after B.
 TEXT tile1x3AVX512<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
+	VBROADCASTSS (BX), Z0
 	VMOVAPS Z0, Z1
 	VMOVAPS Z0, Z2
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), Z3
-	VMOVUPS (BX)(DX*1), Z4
-	VMOVUPS (BX)(DX*2), Z5
-	VBROADCASTSS (SI), Z6
+	VMOVUPS (BX)(R9*1), Z4
+	VMOVUPS (BX)(R9*2), Z5
+	VBROADCASTSS (AX), Z6
 	VFMADD231PS Z6, Z3, Z0
 	VFMADD231PS Z6, Z4, Z1
 	VFMADD231PS Z6, Z5, Z2
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	MOVQ tileArgs_c(DI), SI
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	VADDPS (AX)(R9*2), Z2, Z2
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, (AX)(R9*1)
+	VMOVUPS Z2, (AX)(R9*2)
 	VZEROUPPER
 	RET
 
-// tile4x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z3) and B in Z4. Elements of A are in the registers after B.
+// C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
 TEXT tile4x1AVX512<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
+	VBROADCASTSS (BX), Z0
 	VBROADCASTSS 4(BX), Z1
 	VBROADCASTSS 8(BX), Z2
 	VBROADCASTSS 12(BX), Z3
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), Z4
-	VBROADCASTSS (SI), Z5
+	VBROADCASTSS (AX), Z5
 	VFMADD231PS Z5, Z4, Z0
-	VBROADCASTSS (SI)(R8*1), Z6
+	VBROADCASTSS (AX)(CX*1), Z6
 	VFMADD231PS Z6, Z4, Z1
-	VBROADCASTSS (SI)(R8*2), Z7
+	VBROADCASTSS (AX)(CX*2), Z7
 	VFMADD231PS Z7, Z4, Z2
-	VBROADCASTSS (SI)(R9*1), Z8
+	VBROADCASTSS (AX)(DX*1), Z8
 	VFMADD231PS Z8, Z4, Z3
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Z0, Z0
-	ADDQ R8, SI
-	VADDPS (SI), Z1, Z1
-	ADDQ R8, SI
-	VADDPS (SI), Z2, Z2
-	ADDQ R8, SI
-	VADDPS (SI), Z3, Z3
-	MOVQ tileArgs_c(DI), SI
+	VADDPS (AX), Z0, Z0
+	ADDQ CX, AX
+	VADDPS (AX), Z1, Z1
+	ADDQ CX, AX
+	VADDPS (AX), Z2, Z2
+	ADDQ CX, AX
+	VADDPS (AX), Z3, Z3
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Z0, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z2, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z3, (SI)
+	VMOVUPS Z0, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z2, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z3, (AX)
 	VZEROUPPER
 	RET
 
-// tile4x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z7) and B in Z8-Z9. Elements of A are in the registers after B.
+// C is in registers 0 to 7 and B in registers 8 to 9. Elements of A are in the registers after B.
 TEXT tile4x2AVX512<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
+	VBROADCASTSS (BX), Z0
 	VMOVAPS Z0, Z1
 	VBROADCASTSS 4(BX), Z2
 	VMOVAPS Z2, Z3
@@ -335,108 +320,104 @@ TEXT tile4x2AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z4, Z5
 	VBROADCASTSS 12(BX), Z6
 	VMOVAPS Z6, Z7
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), Z8
-	VMOVUPS (BX)(DX*1), Z9
-	VBROADCASTSS (SI), Z10
+	VMOVUPS (BX)(R9*1), Z9
+	VBROADCASTSS (AX), Z10
 	VFMADD231PS Z10, Z8, Z0
 	VFMADD231PS Z10, Z9, Z1
-	VBROADCASTSS (SI)(R8*1), Z11
+	VBROADCASTSS (AX)(CX*1), Z11
 	VFMADD231PS Z11, Z8, Z2
 	VFMADD231PS Z11, Z9, Z3
-	VBROADCASTSS (SI)(R8*2), Z12
+	VBROADCASTSS (AX)(CX*2), Z12
 	VFMADD231PS Z12, Z8, Z4
 	VFMADD231PS Z12, Z9, Z5
-	VBROADCASTSS (SI)(R9*1), Z13
+	VBROADCASTSS (AX)(DX*1), Z13
 	VFMADD231PS Z13, Z8, Z6
 	VFMADD231PS Z13, Z9, Z7
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	ADDQ R8, SI
-	VADDPS (SI), Z2, Z2
-	VADDPS (SI)(DX*1), Z3, Z3
-	ADDQ R8, SI
-	VADDPS (SI), Z4, Z4
-	VADDPS (SI)(DX*1), Z5, Z5
-	ADDQ R8, SI
-	VADDPS (SI), Z6, Z6
-	VADDPS (SI)(DX*1), Z7, Z7
-	MOVQ tileArgs_c(DI), SI
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	ADDQ CX, AX
+	VADDPS (AX), Z2, Z2
+	VADDPS (AX)(R9*1), Z3, Z3
+	ADDQ CX, AX
+	VADDPS (AX), Z4, Z4
+	VADDPS (AX)(R9*1), Z5, Z5
+	ADDQ CX, AX
+	VADDPS (AX), Z6, Z6
+	VADDPS (AX)(R9*1), Z7, Z7
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z2, (SI)
-	VMOVUPS Z3, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z4, (SI)
-	VMOVUPS Z5, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z6, (SI)
-	VMOVUPS Z7, (SI)(DX*1)
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS Z2, (AX)
+	VMOVUPS Z3, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS Z4, (AX)
+	VMOVUPS Z5, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS Z6, (AX)
+	VMOVUPS Z7, (AX)(R9*1)
 	VZEROUPPER
 	RET
 
-// tile4x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z11) and B in Z12-Z14. Elements of A are in the registers after B.
+// C is in registers 0 to 11 and B in registers 12 to 14. Elements of A are in the registers after B.
 TEXT tile4x3AVX512<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
+	VBROADCASTSS (BX), Z0
 	VMOVAPS Z0, Z1
 	VMOVAPS Z0, Z2
 	VBROADCASTSS 4(BX), Z3
@@ -448,213 +429,205 @@ TEXT tile4x3AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Z9
 	VMOVAPS Z9, Z10
 	VMOVAPS Z9, Z11
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), Z12
-	VMOVUPS (BX)(DX*1), Z13
-	VMOVUPS (BX)(DX*2), Z14
-	VBROADCASTSS (SI), Z15
+	VMOVUPS (BX)(R9*1), Z13
+	VMOVUPS (BX)(R9*2), Z14
+	VBROADCASTSS (AX), Z15
 	VFMADD231PS Z15, Z12, Z0
 	VFMADD231PS Z15, Z13, Z1
 	VFMADD231PS Z15, Z14, Z2
-	VBROADCASTSS (SI)(R8*1), Z16
+	VBROADCASTSS (AX)(CX*1), Z16
 	VFMADD231PS Z16, Z12, Z3
 	VFMADD231PS Z16, Z13, Z4
 	VFMADD231PS Z16, Z14, Z5
-	VBROADCASTSS (SI)(R8*2), Z17
+	VBROADCASTSS (AX)(CX*2), Z17
 	VFMADD231PS Z17, Z12, Z6
 	VFMADD231PS Z17, Z13, Z7
 	VFMADD231PS Z17, Z14, Z8
-	VBROADCASTSS (SI)(R9*1), Z18
+	VBROADCASTSS (AX)(DX*1), Z18
 	VFMADD231PS Z18, Z12, Z9
 	VFMADD231PS Z18, Z13, Z10
 	VFMADD231PS Z18, Z14, Z11
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	ADDQ R8, SI
-	VADDPS (SI), Z3, Z3
-	VADDPS (SI)(DX*1), Z4, Z4
-	VADDPS (SI)(DX*2), Z5, Z5
-	ADDQ R8, SI
-	VADDPS (SI), Z6, Z6
-	VADDPS (SI)(DX*1), Z7, Z7
-	VADDPS (SI)(DX*2), Z8, Z8
-	ADDQ R8, SI
-	VADDPS (SI), Z9, Z9
-	VADDPS (SI)(DX*1), Z10, Z10
-	VADDPS (SI)(DX*2), Z11, Z11
-	MOVQ tileArgs_c(DI), SI
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	VADDPS (AX)(R9*2), Z2, Z2
+	ADDQ CX, AX
+	VADDPS (AX), Z3, Z3
+	VADDPS (AX)(R9*1), Z4, Z4
+	VADDPS (AX)(R9*2), Z5, Z5
+	ADDQ CX, AX
+	VADDPS (AX), Z6, Z6
+	VADDPS (AX)(R9*1), Z7, Z7
+	VADDPS (AX)(R9*2), Z8, Z8
+	ADDQ CX, AX
+	VADDPS (AX), Z9, Z9
+	VADDPS (AX)(R9*1), Z10, Z10
+	VADDPS (AX)(R9*2), Z11, Z11
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z3, (SI)
-	VMOVUPS Z4, (SI)(DX*1)
-	VMOVUPS Z5, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z6, (SI)
-	VMOVUPS Z7, (SI)(DX*1)
-	VMOVUPS Z8, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z9, (SI)
-	VMOVUPS Z10, (SI)(DX*1)
-	VMOVUPS Z11, (SI)(DX*2)
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, (AX)(R9*1)
+	VMOVUPS Z2, (AX)(R9*2)
+	ADDQ CX, AX
+	VMOVUPS Z3, (AX)
+	VMOVUPS Z4, (AX)(R9*1)
+	VMOVUPS Z5, (AX)(R9*2)
+	ADDQ CX, AX
+	VMOVUPS Z6, (AX)
+	VMOVUPS Z7, (AX)(R9*1)
+	VMOVUPS Z8, (AX)(R9*2)
+	ADDQ CX, AX
+	VMOVUPS Z9, (AX)
+	VMOVUPS Z10, (AX)(R9*1)
+	VMOVUPS Z11, (AX)(R9*2)
 	VZEROUPPER
 	RET
 
-// tile5x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z4) and B in Z5. Elements of A are in the registers after B.
+// C is in registers 0 to 4 and B in registers 5 to 5. Elements of A are in the registers after B.
 TEXT tile5x1AVX512<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
+	VBROADCASTSS (BX), Z0
 	VBROADCASTSS 4(BX), Z1
 	VBROADCASTSS 8(BX), Z2
 	VBROADCASTSS 12(BX), Z3
 	VBROADCASTSS 16(BX), Z4
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), Z5
-	VBROADCASTSS (SI), Z6
+	VBROADCASTSS (AX), Z6
 	VFMADD231PS Z6, Z5, Z0
-	VBROADCASTSS (SI)(R8*1), Z7
+	VBROADCASTSS (AX)(CX*1), Z7
 	VFMADD231PS Z7, Z5, Z1
-	VBROADCASTSS (SI)(R8*2), Z8
+	VBROADCASTSS (AX)(CX*2), Z8
 	VFMADD231PS Z8, Z5, Z2
-	VBROADCASTSS (SI)(R9*1), Z9
+	VBROADCASTSS (AX)(DX*1), Z9
 	VFMADD231PS Z9, Z5, Z3
-	VBROADCASTSS (SI)(R8*4), Z6
+	VBROADCASTSS (AX)(CX*4), Z6
 	VFMADD231PS Z6, Z5, Z4
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Z0, Z0
-	ADDQ R8, SI
-	VADDPS (SI), Z1, Z1
-	ADDQ R8, SI
-	VADDPS (SI), Z2, Z2
-	ADDQ R8, SI
-	VADDPS (SI), Z3, Z3
-	ADDQ R8, SI
-	VADDPS (SI), Z4, Z4
-	MOVQ tileArgs_c(DI), SI
+	VADDPS (AX), Z0, Z0
+	ADDQ CX, AX
+	VADDPS (AX), Z1, Z1
+	ADDQ CX, AX
+	VADDPS (AX), Z2, Z2
+	ADDQ CX, AX
+	VADDPS (AX), Z3, Z3
+	ADDQ CX, AX
+	VADDPS (AX), Z4, Z4
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Z0, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z2, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z3, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z4, (SI)
+	VMOVUPS Z0, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z2, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z3, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z4, (AX)
 	VZEROUPPER
 	RET
 
-// tile5x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z9) and B in Z10-Z11. Elements of A are in the registers after B.
+// C is in registers 0 to 9 and B in registers 10 to 11. Elements of A are in the registers after B.
 TEXT tile5x2AVX512<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
+	VBROADCASTSS (BX), Z0
 	VMOVAPS Z0, Z1
 	VBROADCASTSS 4(BX), Z2
 	VMOVAPS Z2, Z3
@@ -664,121 +637,117 @@ TEXT tile5x2AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z6, Z7
 	VBROADCASTSS 16(BX), Z8
 	VMOVAPS Z8, Z9
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), Z10
-	VMOVUPS (BX)(DX*1), Z11
-	VBROADCASTSS (SI), Z12
+	VMOVUPS (BX)(R9*1), Z11
+	VBROADCASTSS (AX), Z12
 	VFMADD231PS Z12, Z10, Z0
 	VFMADD231PS Z12, Z11, Z1
-	VBROADCASTSS (SI)(R8*1), Z13
+	VBROADCASTSS (AX)(CX*1), Z13
 	VFMADD231PS Z13, Z10, Z2
 	VFMADD231PS Z13, Z11, Z3
-	VBROADCASTSS (SI)(R8*2), Z14
+	VBROADCASTSS (AX)(CX*2), Z14
 	VFMADD231PS Z14, Z10, Z4
 	VFMADD231PS Z14, Z11, Z5
-	VBROADCASTSS (SI)(R9*1), Z15
+	VBROADCASTSS (AX)(DX*1), Z15
 	VFMADD231PS Z15, Z10, Z6
 	VFMADD231PS Z15, Z11, Z7
-	VBROADCASTSS (SI)(R8*4), Z12
+	VBROADCASTSS (AX)(CX*4), Z12
 	VFMADD231PS Z12, Z10, Z8
 	VFMADD231PS Z12, Z11, Z9
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	ADDQ R8, SI
-	VADDPS (SI), Z2, Z2
-	VADDPS (SI)(DX*1), Z3, Z3
-	ADDQ R8, SI
-	VADDPS (SI), Z4, Z4
-	VADDPS (SI)(DX*1), Z5, Z5
-	ADDQ R8, SI
-	VADDPS (SI), Z6, Z6
-	VADDPS (SI)(DX*1), Z7, Z7
-	ADDQ R8, SI
-	VADDPS (SI), Z8, Z8
-	VADDPS (SI)(DX*1), Z9, Z9
-	MOVQ tileArgs_c(DI), SI
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	ADDQ CX, AX
+	VADDPS (AX), Z2, Z2
+	VADDPS (AX)(R9*1), Z3, Z3
+	ADDQ CX, AX
+	VADDPS (AX), Z4, Z4
+	VADDPS (AX)(R9*1), Z5, Z5
+	ADDQ CX, AX
+	VADDPS (AX), Z6, Z6
+	VADDPS (AX)(R9*1), Z7, Z7
+	ADDQ CX, AX
+	VADDPS (AX), Z8, Z8
+	VADDPS (AX)(R9*1), Z9, Z9
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z2, (SI)
-	VMOVUPS Z3, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z4, (SI)
-	VMOVUPS Z5, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z6, (SI)
-	VMOVUPS Z7, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z8, (SI)
-	VMOVUPS Z9, (SI)(DX*1)
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS Z2, (AX)
+	VMOVUPS Z3, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS Z4, (AX)
+	VMOVUPS Z5, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS Z6, (AX)
+	VMOVUPS Z7, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS Z8, (AX)
+	VMOVUPS Z9, (AX)(R9*1)
 	VZEROUPPER
 	RET
 
-// tile5x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z14) and B in Z15-Z17. Elements of A are in the registers after B.
+// C is in registers 0 to 14 and B in registers 15 to 17. Elements of A are in the registers after B.
 TEXT tile5x3AVX512<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
+	VBROADCASTSS (BX), Z0
 	VMOVAPS Z0, Z1
 	VMOVAPS Z0, Z2
 	VBROADCASTSS 4(BX), Z3
@@ -793,135 +762,131 @@ TEXT tile5x3AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 16(BX), Z12
 	VMOVAPS Z12, Z13
 	VMOVAPS Z12, Z14
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), Z15
-	VMOVUPS (BX)(DX*1), Z16
-	VMOVUPS (BX)(DX*2), Z17
-	VBROADCASTSS (SI), Z18
+	VMOVUPS (BX)(R9*1), Z16
+	VMOVUPS (BX)(R9*2), Z17
+	VBROADCASTSS (AX), Z18
 	VFMADD231PS Z18, Z15, Z0
 	VFMADD231PS Z18, Z16, Z1
 	VFMADD231PS Z18, Z17, Z2
-	VBROADCASTSS (SI)(R8*1), Z19
+	VBROADCASTSS (AX)(CX*1), Z19
 	VFMADD231PS Z19, Z15, Z3
 	VFMADD231PS Z19, Z16, Z4
 	VFMADD231PS Z19, Z17, Z5
-	VBROADCASTSS (SI)(R8*2), Z20
+	VBROADCASTSS (AX)(CX*2), Z20
 	VFMADD231PS Z20, Z15, Z6
 	VFMADD231PS Z20, Z16, Z7
 	VFMADD231PS Z20, Z17, Z8
-	VBROADCASTSS (SI)(R9*1), Z21
+	VBROADCASTSS (AX)(DX*1), Z21
 	VFMADD231PS Z21, Z15, Z9
 	VFMADD231PS Z21, Z16, Z10
 	VFMADD231PS Z21, Z17, Z11
-	VBROADCASTSS (SI)(R8*4), Z18
+	VBROADCASTSS (AX)(CX*4), Z18
 	VFMADD231PS Z18, Z15, Z12
 	VFMADD231PS Z18, Z16, Z13
 	VFMADD231PS Z18, Z17, Z14
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	ADDQ R8, SI
-	VADDPS (SI), Z3, Z3
-	VADDPS (SI)(DX*1), Z4, Z4
-	VADDPS (SI)(DX*2), Z5, Z5
-	ADDQ R8, SI
-	VADDPS (SI), Z6, Z6
-	VADDPS (SI)(DX*1), Z7, Z7
-	VADDPS (SI)(DX*2), Z8, Z8
-	ADDQ R8, SI
-	VADDPS (SI), Z9, Z9
-	VADDPS (SI)(DX*1), Z10, Z10
-	VADDPS (SI)(DX*2), Z11, Z11
-	ADDQ R8, SI
-	VADDPS (SI), Z12, Z12
-	VADDPS (SI)(DX*1), Z13, Z13
-	VADDPS (SI)(DX*2), Z14, Z14
-	MOVQ tileArgs_c(DI), SI
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	VADDPS (AX)(R9*2), Z2, Z2
+	ADDQ CX, AX
+	VADDPS (AX), Z3, Z3
+	VADDPS (AX)(R9*1), Z4, Z4
+	VADDPS (AX)(R9*2), Z5, Z5
+	ADDQ CX, AX
+	VADDPS (AX), Z6, Z6
+	VADDPS (AX)(R9*1), Z7, Z7
+	VADDPS (AX)(R9*2), Z8, Z8
+	ADDQ CX, AX
+	VADDPS (AX), Z9, Z9
+	VADDPS (AX)(R9*1), Z10, Z10
+	VADDPS (AX)(R9*2), Z11, Z11
+	ADDQ CX, AX
+	VADDPS (AX), Z12, Z12
+	VADDPS (AX)(R9*1), Z13, Z13
+	VADDPS (AX)(R9*2), Z14, Z14
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z3, (SI)
-	VMOVUPS Z4, (SI)(DX*1)
-	VMOVUPS Z5, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z6, (SI)
-	VMOVUPS Z7, (SI)(DX*1)
-	VMOVUPS Z8, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z9, (SI)
-	VMOVUPS Z10, (SI)(DX*1)
-	VMOVUPS Z11, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z12, (SI)
-	VMOVUPS Z13, (SI)(DX*1)
-	VMOVUPS Z14, (SI)(DX*2)
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, (AX)(R9*1)
+	VMOVUPS Z2, (AX)(R9*2)
+	ADDQ CX, AX
+	VMOVUPS Z3, (AX)
+	VMOVUPS Z4, (AX)(R9*1)
+	VMOVUPS Z5, (AX)(R9*2)
+	ADDQ CX, AX
+	VMOVUPS Z6, (AX)
+	VMOVUPS Z7, (AX)(R9*1)
+	VMOVUPS Z8, (AX)(R9*2)
+	ADDQ CX, AX
+	VMOVUPS Z9, (AX)
+	VMOVUPS Z10, (AX)(R9*1)
+	VMOVUPS Z11, (AX)(R9*2)
+	ADDQ CX, AX
+	VMOVUPS Z12, (AX)
+	VMOVUPS Z13, (AX)(R9*1)
+	VMOVUPS Z14, (AX)(R9*2)
 	VZEROUPPER
 	RET
 
-// tile8x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z7) and B in Z8. Elements of A are in the registers after B.
+// C is in registers 0 to 7 and B in registers 8 to 8. Elements of A are in the registers after B.
 TEXT tile8x1AVX512<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
+	VBROADCASTSS (BX), Z0
 	VBROADCASTSS 4(BX), Z1
 	VBROADCASTSS 8(BX), Z2
 	VBROADCASTSS 12(BX), Z3
@@ -929,129 +894,125 @@ TEXT tile8x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 20(BX), Z5
 	VBROADCASTSS 24(BX), Z6
 	VBROADCASTSS 28(BX), Z7
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), Z8
-	VBROADCASTSS (SI), Z9
+	VBROADCASTSS (AX), Z9
 	VFMADD231PS Z9, Z8, Z0
-	VBROADCASTSS (SI)(R8*1), Z10
+	VBROADCASTSS (AX)(CX*1), Z10
 	VFMADD231PS Z10, Z8, Z1
-	VBROADCASTSS (SI)(R8*2), Z11
+	VBROADCASTSS (AX)(CX*2), Z11
 	VFMADD231PS Z11, Z8, Z2
-	VBROADCASTSS (SI)(R9*1), Z12
+	VBROADCASTSS (AX)(DX*1), Z12
 	VFMADD231PS Z12, Z8, Z3
-	VBROADCASTSS (SI)(R8*4), Z9
+	VBROADCASTSS (AX)(CX*4), Z9
 	VFMADD231PS Z9, Z8, Z4
-	VBROADCASTSS (SI)(R10*1), Z10
+	VBROADCASTSS (AX)(SI*1), Z10
 	VFMADD231PS Z10, Z8, Z5
-	VBROADCASTSS (SI)(R9*2), Z11
+	VBROADCASTSS (AX)(DX*2), Z11
 	VFMADD231PS Z11, Z8, Z6
-	VBROADCASTSS (SI)(R11*1), Z12
+	VBROADCASTSS (AX)(R8*1), Z12
 	VFMADD231PS Z12, Z8, Z7
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Z0, Z0
-	ADDQ R8, SI
-	VADDPS (SI), Z1, Z1
-	ADDQ R8, SI
-	VADDPS (SI), Z2, Z2
-	ADDQ R8, SI
-	VADDPS (SI), Z3, Z3
-	ADDQ R8, SI
-	VADDPS (SI), Z4, Z4
-	ADDQ R8, SI
-	VADDPS (SI), Z5, Z5
-	ADDQ R8, SI
-	VADDPS (SI), Z6, Z6
-	ADDQ R8, SI
-	VADDPS (SI), Z7, Z7
-	MOVQ tileArgs_c(DI), SI
+	VADDPS (AX), Z0, Z0
+	ADDQ CX, AX
+	VADDPS (AX), Z1, Z1
+	ADDQ CX, AX
+	VADDPS (AX), Z2, Z2
+	ADDQ CX, AX
+	VADDPS (AX), Z3, Z3
+	ADDQ CX, AX
+	VADDPS (AX), Z4, Z4
+	ADDQ CX, AX
+	VADDPS (AX), Z5, Z5
+	ADDQ CX, AX
+	VADDPS (AX), Z6, Z6
+	ADDQ CX, AX
+	VADDPS (AX), Z7, Z7
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Z0, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z2, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z3, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z4, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z5, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z6, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z7, (SI)
+	VMOVUPS Z0, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z2, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z3, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z4, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z5, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z6, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z7, (AX)
 	VZEROUPPER
 	RET
 
-// tile8x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z15) and B in Z16-Z17. Elements of A are in the registers after B.
+// C is in registers 0 to 15 and B in registers 16 to 17. Elements of A are in the registers after B.
 TEXT tile8x2AVX512<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
+	VBROADCASTSS (BX), Z0
 	VMOVAPS Z0, Z1
 	VBROADCASTSS 4(BX), Z2
 	VMOVAPS Z2, Z3
@@ -1067,162 +1028,158 @@ TEXT tile8x2AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z12, Z13
 	VBROADCASTSS 28(BX), Z14
 	VMOVAPS Z14, Z15
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), Z16
-	VMOVUPS (BX)(DX*1), Z17
-	VBROADCASTSS (SI), Z18
+	VMOVUPS (BX)(R9*1), Z17
+	VBROADCASTSS (AX), Z18
 	VFMADD231PS Z18, Z16, Z0
 	VFMADD231PS Z18, Z17, Z1
-	VBROADCASTSS (SI)(R8*1), Z19
+	VBROADCASTSS (AX)(CX*1), Z19
 	VFMADD231PS Z19, Z16, Z2
 	VFMADD231PS Z19, Z17, Z3
-	VBROADCASTSS (SI)(R8*2), Z20
+	VBROADCASTSS (AX)(CX*2), Z20
 	VFMADD231PS Z20, Z16, Z4
 	VFMADD231PS Z20, Z17, Z5
-	VBROADCASTSS (SI)(R9*1), Z21
+	VBROADCASTSS (AX)(DX*1), Z21
 	VFMADD231PS Z21, Z16, Z6
 	VFMADD231PS Z21, Z17, Z7
-	VBROADCASTSS (SI)(R8*4), Z18
+	VBROADCASTSS (AX)(CX*4), Z18
 	VFMADD231PS Z18, Z16, Z8
 	VFMADD231PS Z18, Z17, Z9
-	VBROADCASTSS (SI)(R10*1), Z19
+	VBROADCASTSS (AX)(SI*1), Z19
 	VFMADD231PS Z19, Z16, Z10
 	VFMADD231PS Z19, Z17, Z11
-	VBROADCASTSS (SI)(R9*2), Z20
+	VBROADCASTSS (AX)(DX*2), Z20
 	VFMADD231PS Z20, Z16, Z12
 	VFMADD231PS Z20, Z17, Z13
-	VBROADCASTSS (SI)(R11*1), Z21
+	VBROADCASTSS (AX)(R8*1), Z21
 	VFMADD231PS Z21, Z16, Z14
 	VFMADD231PS Z21, Z17, Z15
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	ADDQ R8, SI
-	VADDPS (SI), Z2, Z2
-	VADDPS (SI)(DX*1), Z3, Z3
-	ADDQ R8, SI
-	VADDPS (SI), Z4, Z4
-	VADDPS (SI)(DX*1), Z5, Z5
-	ADDQ R8, SI
-	VADDPS (SI), Z6, Z6
-	VADDPS (SI)(DX*1), Z7, Z7
-	ADDQ R8, SI
-	VADDPS (SI), Z8, Z8
-	VADDPS (SI)(DX*1), Z9, Z9
-	ADDQ R8, SI
-	VADDPS (SI), Z10, Z10
-	VADDPS (SI)(DX*1), Z11, Z11
-	ADDQ R8, SI
-	VADDPS (SI), Z12, Z12
-	VADDPS (SI)(DX*1), Z13, Z13
-	ADDQ R8, SI
-	VADDPS (SI), Z14, Z14
-	VADDPS (SI)(DX*1), Z15, Z15
-	MOVQ tileArgs_c(DI), SI
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	ADDQ CX, AX
+	VADDPS (AX), Z2, Z2
+	VADDPS (AX)(R9*1), Z3, Z3
+	ADDQ CX, AX
+	VADDPS (AX), Z4, Z4
+	VADDPS (AX)(R9*1), Z5, Z5
+	ADDQ CX, AX
+	VADDPS (AX), Z6, Z6
+	VADDPS (AX)(R9*1), Z7, Z7
+	ADDQ CX, AX
+	VADDPS (AX), Z8, Z8
+	VADDPS (AX)(R9*1), Z9, Z9
+	ADDQ CX, AX
+	VADDPS (AX), Z10, Z10
+	VADDPS (AX)(R9*1), Z11, Z11
+	ADDQ CX, AX
+	VADDPS (AX), Z12, Z12
+	VADDPS (AX)(R9*1), Z13, Z13
+	ADDQ CX, AX
+	VADDPS (AX), Z14, Z14
+	VADDPS (AX)(R9*1), Z15, Z15
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z2, (SI)
-	VMOVUPS Z3, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z4, (SI)
-	VMOVUPS Z5, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z6, (SI)
-	VMOVUPS Z7, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z8, (SI)
-	VMOVUPS Z9, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z10, (SI)
-	VMOVUPS Z11, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z12, (SI)
-	VMOVUPS Z13, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z14, (SI)
-	VMOVUPS Z15, (SI)(DX*1)
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS Z2, (AX)
+	VMOVUPS Z3, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS Z4, (AX)
+	VMOVUPS Z5, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS Z6, (AX)
+	VMOVUPS Z7, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS Z8, (AX)
+	VMOVUPS Z9, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS Z10, (AX)
+	VMOVUPS Z11, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS Z12, (AX)
+	VMOVUPS Z13, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS Z14, (AX)
+	VMOVUPS Z15, (AX)(R9*1)
 	VZEROUPPER
 	RET
 
-// tile8x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z23) and B in Z24-Z26. Elements of A are in the registers after B.
+// C is in registers 0 to 23 and B in registers 24 to 26. Elements of A are in the registers after B.
 TEXT tile8x3AVX512<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
+	VBROADCASTSS (BX), Z0
 	VMOVAPS Z0, Z1
 	VMOVAPS Z0, Z2
 	VBROADCASTSS 4(BX), Z3
@@ -1246,191 +1203,188 @@ TEXT tile8x3AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 28(BX), Z21
 	VMOVAPS Z21, Z22
 	VMOVAPS Z21, Z23
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), Z24
-	VMOVUPS (BX)(DX*1), Z25
-	VMOVUPS (BX)(DX*2), Z26
-	VBROADCASTSS (SI), Z27
+	VMOVUPS (BX)(R9*1), Z25
+	VMOVUPS (BX)(R9*2), Z26
+	VBROADCASTSS (AX), Z27
 	VFMADD231PS Z27, Z24, Z0
 	VFMADD231PS Z27, Z25, Z1
 	VFMADD231PS Z27, Z26, Z2
-	VBROADCASTSS (SI)(R8*1), Z28
+	VBROADCASTSS (AX)(CX*1), Z28
 	VFMADD231PS Z28, Z24, Z3
 	VFMADD231PS Z28, Z25, Z4
 	VFMADD231PS Z28, Z26, Z5
-	VBROADCASTSS (SI)(R8*2), Z29
+	VBROADCASTSS (AX)(CX*2), Z29
 	VFMADD231PS Z29, Z24, Z6
 	VFMADD231PS Z29, Z25, Z7
 	VFMADD231PS Z29, Z26, Z8
-	VBROADCASTSS (SI)(R9*1), Z30
+	VBROADCASTSS (AX)(DX*1), Z30
 	VFMADD231PS Z30, Z24, Z9
 	VFMADD231PS Z30, Z25, Z10
 	VFMADD231PS Z30, Z26, Z11
-	VBROADCASTSS (SI)(R8*4), Z27
+	VBROADCASTSS (AX)(CX*4), Z27
 	VFMADD231PS Z27, Z24, Z12
 	VFMADD231PS Z27, Z25, Z13
 	VFMADD231PS Z27, Z26, Z14
-	VBROADCASTSS (SI)(R10*1), Z28
+	VBROADCASTSS (AX)(SI*1), Z28
 	VFMADD231PS Z28, Z24, Z15
 	VFMADD231PS Z28, Z25, Z16
 	VFMADD231PS Z28, Z26, Z17
-	VBROADCASTSS (SI)(R9*2), Z29
+	VBROADCASTSS (AX)(DX*2), Z29
 	VFMADD231PS Z29, Z24, Z18
 	VFMADD231PS Z29, Z25, Z19
 	VFMADD231PS Z29, Z26, Z20
-	VBROADCASTSS (SI)(R11*1), Z30
+	VBROADCASTSS (AX)(R8*1), Z30
 	VFMADD231PS Z30, Z24, Z21
 	VFMADD231PS Z30, Z25, Z22
 	VFMADD231PS Z30, Z26, Z23
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	ADDQ R8, SI
-	VADDPS (SI), Z3, Z3
-	VADDPS (SI)(DX*1), Z4, Z4
-	VADDPS (SI)(DX*2), Z5, Z5
-	ADDQ R8, SI
-	VADDPS (SI), Z6, Z6
-	VADDPS (SI)(DX*1), Z7, Z7
-	VADDPS (SI)(DX*2), Z8, Z8
-	ADDQ R8, SI
-	VADDPS (SI), Z9, Z9
-	VADDPS (SI)(DX*1), Z10, Z10
-	VADDPS (SI)(DX*2), Z11, Z11
-	ADDQ R8, SI
-	VADDPS (SI), Z12, Z12
-	VADDPS (SI)(DX*1), Z13, Z13
-	VADDPS (SI)(DX*2), Z14, Z14
-	ADDQ R8, SI
-	VADDPS (SI), Z15, Z15
-	VADDPS (SI)(DX*1), Z16, Z16
-	VADDPS (SI)(DX*2), Z17, Z17
-	ADDQ R8, SI
-	VADDPS (SI), Z18, Z18
-	VADDPS (SI)(DX*1), Z19, Z19
-	VADDPS (SI)(DX*2), Z20, Z20
-	ADDQ R8, SI
-	VADDPS (SI), Z21, Z21
-	VADDPS (SI)(DX*1), Z22, Z22
-	VADDPS (SI)(DX*2), Z23, Z23
-	MOVQ tileArgs_c(DI), SI
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	VADDPS (AX)(R9*2), Z2, Z2
+	ADDQ CX, AX
+	VADDPS (AX), Z3, Z3
+	VADDPS (AX)(R9*1), Z4, Z4
+	VADDPS (AX)(R9*2), Z5, Z5
+	ADDQ CX, AX
+	VADDPS (AX), Z6, Z6
+	VADDPS (AX)(R9*1), Z7, Z7
+	VADDPS (AX)(R9*2), Z8, Z8
+	ADDQ CX, AX
+	VADDPS (AX), Z9, Z9
+	VADDPS (AX)(R9*1), Z10, Z10
+	VADDPS (AX)(R9*2), Z11, Z11
+	ADDQ CX, AX
+	VADDPS (AX), Z12, Z12
+	VADDPS (AX)(R9*1), Z13, Z13
+	VADDPS (AX)(R9*2), Z14, Z14
+	ADDQ CX, AX
+	VADDPS (AX), Z15, Z15
+	VADDPS (AX)(R9*1), Z16, Z16
+	VADDPS (AX)(R9*2), Z17, Z17
+	ADDQ CX, AX
+	VADDPS (AX), Z18, Z18
+	VADDPS (AX)(R9*1), Z19, Z19
+	VADDPS (AX)(R9*2), Z20, Z20
+	ADDQ CX, AX
+	VADDPS (AX), Z21, Z21
+	VADDPS (AX)(R9*1), Z22, Z22
+	VADDPS (AX)(R9*2), Z23, Z23
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z3, (SI)
-	VMOVUPS Z4, (SI)(DX*1)
-	VMOVUPS Z5, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z6, (SI)
-	VMOVUPS Z7, (SI)(DX*1)
-	VMOVUPS Z8, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z9, (SI)
-	VMOVUPS Z10, (SI)(DX*1)
-	VMOVUPS Z11, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z12, (SI)
-	VMOVUPS Z13, (SI)(DX*1)
-	VMOVUPS Z14, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z15, (SI)
-	VMOVUPS Z16, (SI)(DX*1)
-	VMOVUPS Z17, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z18, (SI)
-	VMOVUPS Z19, (SI)(DX*1)
-	VMOVUPS Z20, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z21, (SI)
-	VMOVUPS Z22, (SI)(DX*1)
-	VMOVUPS Z23, (SI)(DX*2)
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, (AX)(R9*1)
+	VMOVUPS Z2, (AX)(R9*2)
+	ADDQ CX, AX
+	VMOVUPS Z3, (AX)
+	VMOVUPS Z4, (AX)(R9*1)
+	VMOVUPS Z5, (AX)(R9*2)
+	ADDQ CX, AX
+	VMOVUPS Z6, (AX)
+	VMOVUPS Z7, (AX)(R9*1)
+	VMOVUPS Z8, (AX)(R9*2)
+	ADDQ CX, AX
+	VMOVUPS Z9, (AX)
+	VMOVUPS Z10, (AX)(R9*1)
+	VMOVUPS Z11, (AX)(R9*2)
+	ADDQ CX, AX
+	VMOVUPS Z12, (AX)
+	VMOVUPS Z13, (AX)(R9*1)
+	VMOVUPS Z14, (AX)(R9*2)
+	ADDQ CX, AX
+	VMOVUPS Z15, (AX)
+	VMOVUPS Z16, (AX)(R9*1)
+	VMOVUPS Z17, (AX)(R9*2)
+	ADDQ CX, AX
+	VMOVUPS Z18, (AX)
+	VMOVUPS Z19, (AX)(R9*1)
+	VMOVUPS Z20, (AX)(R9*2)
+	ADDQ CX, AX
+	VMOVUPS Z21, (AX)
+	VMOVUPS Z22, (AX)(R9*1)
+	VMOVUPS Z23, (AX)(R9*2)
 	VZEROUPPER
 	RET
 
-// tile16x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z15) and B in Z16. Elements of A are in the registers after B.
+// C is in registers 0 to 15 and B in registers 16 to 16. Elements of A are in the registers after B.
 TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ R12, R15
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
+	MOVQ R10, R15
 	SHLQ $6, R15
-	LEAQ (R8*8), AX
-	SUBQ AX, R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ CX, R14
+	SHLQ $3, R14
+	SUBQ R14, R10
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
+	VBROADCASTSS (BX), Z0
 	VBROADCASTSS 4(BX), Z1
 	VBROADCASTSS 8(BX), Z2
 	VBROADCASTSS 12(BX), Z3
@@ -1446,760 +1400,224 @@ TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 52(BX), Z13
 	VBROADCASTSS 56(BX), Z14
 	VBROADCASTSS 60(BX), Z15
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	PREFETCHT0 (SI)(R15*1)
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
+	PREFETCHT0 (AX)(R15*1)
 	VMOVUPS (BX), Z16
-	VBROADCASTSS (SI), Z17
+	VBROADCASTSS (AX), Z17
 	VFMADD231PS Z17, Z16, Z0
-	VBROADCASTSS (SI)(R8*1), Z18
+	VBROADCASTSS (AX)(CX*1), Z18
 	VFMADD231PS Z18, Z16, Z1
-	VBROADCASTSS (SI)(R8*2), Z19
+	VBROADCASTSS (AX)(CX*2), Z19
 	VFMADD231PS Z19, Z16, Z2
-	VBROADCASTSS (SI)(R9*1), Z20
+	VBROADCASTSS (AX)(DX*1), Z20
 	VFMADD231PS Z20, Z16, Z3
-	VBROADCASTSS (SI)(R8*4), Z17
+	VBROADCASTSS (AX)(CX*4), Z17
 	VFMADD231PS Z17, Z16, Z4
-	VBROADCASTSS (SI)(R10*1), Z18
+	VBROADCASTSS (AX)(SI*1), Z18
 	VFMADD231PS Z18, Z16, Z5
-	VBROADCASTSS (SI)(R9*2), Z19
+	VBROADCASTSS (AX)(DX*2), Z19
 	VFMADD231PS Z19, Z16, Z6
-	VBROADCASTSS (SI)(R11*1), Z20
+	VBROADCASTSS (AX)(R8*1), Z20
 	VFMADD231PS Z20, Z16, Z7
-	LEAQ (SI)(R8*8), SI
-	VBROADCASTSS (SI), Z17
+	LEAQ (AX)(CX*8), AX
+	VBROADCASTSS (AX), Z17
 	VFMADD231PS Z17, Z16, Z8
-	VBROADCASTSS (SI)(R8*1), Z18
+	VBROADCASTSS (AX)(CX*1), Z18
 	VFMADD231PS Z18, Z16, Z9
-	VBROADCASTSS (SI)(R8*2), Z19
+	VBROADCASTSS (AX)(CX*2), Z19
 	VFMADD231PS Z19, Z16, Z10
-	VBROADCASTSS (SI)(R9*1), Z20
+	VBROADCASTSS (AX)(DX*1), Z20
 	VFMADD231PS Z20, Z16, Z11
-	VBROADCASTSS (SI)(R8*4), Z17
+	VBROADCASTSS (AX)(CX*4), Z17
 	VFMADD231PS Z17, Z16, Z12
-	VBROADCASTSS (SI)(R10*1), Z18
+	VBROADCASTSS (AX)(SI*1), Z18
 	VFMADD231PS Z18, Z16, Z13
-	VBROADCASTSS (SI)(R9*2), Z19
+	VBROADCASTSS (AX)(DX*2), Z19
 	VFMADD231PS Z19, Z16, Z14
-	VBROADCASTSS (SI)(R11*1), Z20
+	VBROADCASTSS (AX)(R8*1), Z20
 	VFMADD231PS Z20, Z16, Z15
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Z0, Z0
-	ADDQ R8, SI
-	VADDPS (SI), Z1, Z1
-	ADDQ R8, SI
-	VADDPS (SI), Z2, Z2
-	ADDQ R8, SI
-	VADDPS (SI), Z3, Z3
-	ADDQ R8, SI
-	VADDPS (SI), Z4, Z4
-	ADDQ R8, SI
-	VADDPS (SI), Z5, Z5
-	ADDQ R8, SI
-	VADDPS (SI), Z6, Z6
-	ADDQ R8, SI
-	VADDPS (SI), Z7, Z7
-	ADDQ R8, SI
-	VADDPS (SI), Z8, Z8
-	ADDQ R8, SI
-	VADDPS (SI), Z9, Z9
-	ADDQ R8, SI
-	VADDPS (SI), Z10, Z10
-	ADDQ R8, SI
-	VADDPS (SI), Z11, Z11
-	ADDQ R8, SI
-	VADDPS (SI), Z12, Z12
-	ADDQ R8, SI
-	VADDPS (SI), Z13, Z13
-	ADDQ R8, SI
-	VADDPS (SI), Z14, Z14
-	ADDQ R8, SI
-	VADDPS (SI), Z15, Z15
-	MOVQ tileArgs_c(DI), SI
+	VADDPS (AX), Z0, Z0
+	ADDQ CX, AX
+	VADDPS (AX), Z1, Z1
+	ADDQ CX, AX
+	VADDPS (AX), Z2, Z2
+	ADDQ CX, AX
+	VADDPS (AX), Z3, Z3
+	ADDQ CX, AX
+	VADDPS (AX), Z4, Z4
+	ADDQ CX, AX
+	VADDPS (AX), Z5, Z5
+	ADDQ CX, AX
+	VADDPS (AX), Z6, Z6
+	ADDQ CX, AX
+	VADDPS (AX), Z7, Z7
+	ADDQ CX, AX
+	VADDPS (AX), Z8, Z8
+	ADDQ CX, AX
+	VADDPS (AX), Z9, Z9
+	ADDQ CX, AX
+	VADDPS (AX), Z10, Z10
+	ADDQ CX, AX
+	VADDPS (AX), Z11, Z11
+	ADDQ CX, AX
+	VADDPS (AX), Z12, Z12
+	ADDQ CX, AX
+	VADDPS (AX), Z13, Z13
+	ADDQ CX, AX
+	VADDPS (AX), Z14, Z14
+	ADDQ CX, AX
+	VADDPS (AX), Z15, Z15
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Z0, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z2, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z3, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z4, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z5, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z6, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z7, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z8, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z9, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z10, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z11, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z12, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z13, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z14, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z15, (SI)
+	VMOVUPS Z0, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z2, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z3, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z4, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z5, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z6, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z7, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z8, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z9, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z10, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z11, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z12, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z13, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z14, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z15, (AX)
 	VZEROUPPER
 	RET
 
-// partial1AVX512 keeps vector v of row i of C in register 1·i + v (Z0) and B in Z1. Elements of A are in the registers after B.
+// C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
 TEXT partial1AVX512<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	MOVQ tileArgs_lanes(DI), CX
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	VBROADCASTSS (BX), Z0
+	MOVQ tileArgs_lanes(DI), R13
+	MOVL $-1, R14
+	BZHIL R13, R14, R14
+	KMOVW R14, K1
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS.Z (BX), K1, Z1
-	VBROADCASTSS (SI), Z2
+	VBROADCASTSS (AX), Z2
 	VFMADD231PS Z2, Z1, Z0
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Z0, K1, Z0
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, K1, (SI)
-	VZEROUPPER
-	RET
-
-// partial8AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z7) and B in Z8. Elements of A are in the registers after B.
-TEXT partial8AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VBROADCASTSS 4(BX), Z1
-	VBROADCASTSS 8(BX), Z2
-	VBROADCASTSS 12(BX), Z3
-	VBROADCASTSS 16(BX), Z4
-	VBROADCASTSS 20(BX), Z5
-	VBROADCASTSS 24(BX), Z6
-	VBROADCASTSS 28(BX), Z7
-	MOVQ tileArgs_lanes(DI), CX
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS.Z (BX), K1, Z8
-	VBROADCASTSS (SI), Z9
-	VFMADD231PS Z9, Z8, Z0
-	VBROADCASTSS (SI)(R8*1), Z10
-	VFMADD231PS Z10, Z8, Z1
-	VBROADCASTSS (SI)(R8*2), Z11
-	VFMADD231PS Z11, Z8, Z2
-	VBROADCASTSS (SI)(R9*1), Z12
-	VFMADD231PS Z12, Z8, Z3
-	VBROADCASTSS (SI)(R8*4), Z9
-	VFMADD231PS Z9, Z8, Z4
-	VBROADCASTSS (SI)(R10*1), Z10
-	VFMADD231PS Z10, Z8, Z5
-	VBROADCASTSS (SI)(R9*2), Z11
-	VFMADD231PS Z11, Z8, Z6
-	VBROADCASTSS (SI)(R11*1), Z12
-	VFMADD231PS Z12, Z8, Z7
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, K1, Z0
-	ADDQ R8, SI
-	VADDPS (SI), Z1, K1, Z1
-	ADDQ R8, SI
-	VADDPS (SI), Z2, K1, Z2
-	ADDQ R8, SI
-	VADDPS (SI), Z3, K1, Z3
-	ADDQ R8, SI
-	VADDPS (SI), Z4, K1, Z4
-	ADDQ R8, SI
-	VADDPS (SI), Z5, K1, Z5
-	ADDQ R8, SI
-	VADDPS (SI), Z6, K1, Z6
-	ADDQ R8, SI
-	VADDPS (SI), Z7, K1, Z7
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z1, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z2, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z3, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z4, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z5, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z6, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z7, K1, (SI)
-	VZEROUPPER
-	RET
-
-// partial16AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z15) and B in Z16. Elements of A are in the registers after B.
-TEXT partial16AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ R12, R15
-	SHLQ $6, R15
-	LEAQ (R8*8), AX
-	SUBQ AX, R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VBROADCASTSS 4(BX), Z1
-	VBROADCASTSS 8(BX), Z2
-	VBROADCASTSS 12(BX), Z3
-	VBROADCASTSS 16(BX), Z4
-	VBROADCASTSS 20(BX), Z5
-	VBROADCASTSS 24(BX), Z6
-	VBROADCASTSS 28(BX), Z7
-	VBROADCASTSS 32(BX), Z8
-	VBROADCASTSS 36(BX), Z9
-	VBROADCASTSS 40(BX), Z10
-	VBROADCASTSS 44(BX), Z11
-	VBROADCASTSS 48(BX), Z12
-	VBROADCASTSS 52(BX), Z13
-	VBROADCASTSS 56(BX), Z14
-	VBROADCASTSS 60(BX), Z15
-	MOVQ tileArgs_lanes(DI), CX
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	PREFETCHT0 (SI)(R15*1)
-	VMOVUPS.Z (BX), K1, Z16
-	VBROADCASTSS (SI), Z17
-	VFMADD231PS Z17, Z16, Z0
-	VBROADCASTSS (SI)(R8*1), Z18
-	VFMADD231PS Z18, Z16, Z1
-	VBROADCASTSS (SI)(R8*2), Z19
-	VFMADD231PS Z19, Z16, Z2
-	VBROADCASTSS (SI)(R9*1), Z20
-	VFMADD231PS Z20, Z16, Z3
-	VBROADCASTSS (SI)(R8*4), Z17
-	VFMADD231PS Z17, Z16, Z4
-	VBROADCASTSS (SI)(R10*1), Z18
-	VFMADD231PS Z18, Z16, Z5
-	VBROADCASTSS (SI)(R9*2), Z19
-	VFMADD231PS Z19, Z16, Z6
-	VBROADCASTSS (SI)(R11*1), Z20
-	VFMADD231PS Z20, Z16, Z7
-	LEAQ (SI)(R8*8), SI
-	VBROADCASTSS (SI), Z17
-	VFMADD231PS Z17, Z16, Z8
-	VBROADCASTSS (SI)(R8*1), Z18
-	VFMADD231PS Z18, Z16, Z9
-	VBROADCASTSS (SI)(R8*2), Z19
-	VFMADD231PS Z19, Z16, Z10
-	VBROADCASTSS (SI)(R9*1), Z20
-	VFMADD231PS Z20, Z16, Z11
-	VBROADCASTSS (SI)(R8*4), Z17
-	VFMADD231PS Z17, Z16, Z12
-	VBROADCASTSS (SI)(R10*1), Z18
-	VFMADD231PS Z18, Z16, Z13
-	VBROADCASTSS (SI)(R9*2), Z19
-	VFMADD231PS Z19, Z16, Z14
-	VBROADCASTSS (SI)(R11*1), Z20
-	VFMADD231PS Z20, Z16, Z15
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, K1, Z0
-	ADDQ R8, SI
-	VADDPS (SI), Z1, K1, Z1
-	ADDQ R8, SI
-	VADDPS (SI), Z2, K1, Z2
-	ADDQ R8, SI
-	VADDPS (SI), Z3, K1, Z3
-	ADDQ R8, SI
-	VADDPS (SI), Z4, K1, Z4
-	ADDQ R8, SI
-	VADDPS (SI), Z5, K1, Z5
-	ADDQ R8, SI
-	VADDPS (SI), Z6, K1, Z6
-	ADDQ R8, SI
-	VADDPS (SI), Z7, K1, Z7
-	ADDQ R8, SI
-	VADDPS (SI), Z8, K1, Z8
-	ADDQ R8, SI
-	VADDPS (SI), Z9, K1, Z9
-	ADDQ R8, SI
-	VADDPS (SI), Z10, K1, Z10
-	ADDQ R8, SI
-	VADDPS (SI), Z11, K1, Z11
-	ADDQ R8, SI
-	VADDPS (SI), Z12, K1, Z12
-	ADDQ R8, SI
-	VADDPS (SI), Z13, K1, Z13
-	ADDQ R8, SI
-	VADDPS (SI), Z14, K1, Z14
-	ADDQ R8, SI
-	VADDPS (SI), Z15, K1, Z15
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z1, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z2, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z3, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z4, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z5, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z6, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z7, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z8, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z9, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z10, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z11, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z12, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z13, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z14, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z15, K1, (SI)
-	VZEROUPPER
-	RET
-
-// quad1AVX512 keeps row i of C in register i (Z0) and B in Z1. Elements of A are in the registers after B. Each group has four lanes.
-TEXT quad1AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_bQuad2(DI), AX
-	MOVQ tileArgs_bQuad3(DI), R15
-	MOVQ tileArgs_segmentCount(DI), BX
-	MOVQ BX, tileArgs_left(DI)
-
-	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS (BX), X1
-	VINSERTF32X4 $1, (BX)(DX*1), Z1, Z1
-	VINSERTF32X4 $2, (BX)(AX*1), Z1, Z1
-	VINSERTF32X4 $3, (BX)(R15*1), Z1, Z1
-	VBROADCASTSS (SI), Z2
-	VFMADD231PS Z2, Z1, Z0
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ tileArgs_left(DI)
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_cQuad2(DI), AX
-	MOVQ tileArgs_cQuad3(DI), R15
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_add(DI), CX
-	TESTQ CX, CX
-	JEQ store0
-	VMOVUPS (SI), X1
-	VINSERTF32X4 $1, (SI)(DX*1), Z1, Z1
-	VINSERTF32X4 $2, (SI)(AX*1), Z1, Z1
-	VINSERTF32X4 $3, (SI)(R15*1), Z1, Z1
+	VMOVUPS.Z (AX), K1, Z1
 	VADDPS Z1, Z0, Z0
-store0:
-	VMOVUPS X0, (SI)
-	VEXTRACTF32X4 $1, Z0, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z0, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z0, (SI)(R15*1)
+	MOVQ tileArgs_c(DI), AX
+store:
+	VMOVUPS Z0, K1, (AX)
 	VZEROUPPER
 	RET
 
-// quad4AVX512 keeps row i of C in register i (Z0-Z3) and B in Z4. Elements of A are in the registers after B. Each group has four lanes.
-TEXT quad4AVX512<>(SB), NOSPLIT, $0-16
-
+// C is in registers 0 to 7 and B in registers 8 to 8. Elements of A are in the registers after B.
+TEXT partial8AVX512<>(SB), NOSPLIT, $0-16
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VBROADCASTSS 4(BX), Z1
-	VBROADCASTSS 8(BX), Z2
-	VBROADCASTSS 12(BX), Z3
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_bQuad2(DI), AX
-	MOVQ tileArgs_bQuad3(DI), R15
-	MOVQ tileArgs_segmentCount(DI), BX
-	MOVQ BX, tileArgs_left(DI)
-
-	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS (BX), X4
-	VINSERTF32X4 $1, (BX)(DX*1), Z4, Z4
-	VINSERTF32X4 $2, (BX)(AX*1), Z4, Z4
-	VINSERTF32X4 $3, (BX)(R15*1), Z4, Z4
-	VBROADCASTSS (SI), Z5
-	VFMADD231PS Z5, Z4, Z0
-	VBROADCASTSS (SI)(R8*1), Z6
-	VFMADD231PS Z6, Z4, Z1
-	VBROADCASTSS (SI)(R8*2), Z7
-	VFMADD231PS Z7, Z4, Z2
-	VBROADCASTSS (SI)(R9*1), Z8
-	VFMADD231PS Z8, Z4, Z3
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ tileArgs_left(DI)
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_cQuad2(DI), AX
-	MOVQ tileArgs_cQuad3(DI), R15
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_add(DI), CX
-	TESTQ CX, CX
-	JEQ store0
-	VMOVUPS (SI), X4
-	VINSERTF32X4 $1, (SI)(DX*1), Z4, Z4
-	VINSERTF32X4 $2, (SI)(AX*1), Z4, Z4
-	VINSERTF32X4 $3, (SI)(R15*1), Z4, Z4
-	VADDPS Z4, Z0, Z0
-store0:
-	VMOVUPS X0, (SI)
-	VEXTRACTF32X4 $1, Z0, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z0, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z0, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store1
-	VMOVUPS (SI), X4
-	VINSERTF32X4 $1, (SI)(DX*1), Z4, Z4
-	VINSERTF32X4 $2, (SI)(AX*1), Z4, Z4
-	VINSERTF32X4 $3, (SI)(R15*1), Z4, Z4
-	VADDPS Z4, Z1, Z1
-store1:
-	VMOVUPS X1, (SI)
-	VEXTRACTF32X4 $1, Z1, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z1, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z1, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store2
-	VMOVUPS (SI), X4
-	VINSERTF32X4 $1, (SI)(DX*1), Z4, Z4
-	VINSERTF32X4 $2, (SI)(AX*1), Z4, Z4
-	VINSERTF32X4 $3, (SI)(R15*1), Z4, Z4
-	VADDPS Z4, Z2, Z2
-store2:
-	VMOVUPS X2, (SI)
-	VEXTRACTF32X4 $1, Z2, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z2, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z2, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store3
-	VMOVUPS (SI), X4
-	VINSERTF32X4 $1, (SI)(DX*1), Z4, Z4
-	VINSERTF32X4 $2, (SI)(AX*1), Z4, Z4
-	VINSERTF32X4 $3, (SI)(R15*1), Z4, Z4
-	VADDPS Z4, Z3, Z3
-store3:
-	VMOVUPS X3, (SI)
-	VEXTRACTF32X4 $1, Z3, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z3, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z3, (SI)(R15*1)
-	VZEROUPPER
-	RET
-
-// quad8AVX512 keeps row i of C in register i (Z0-Z7) and B in Z8. Elements of A are in the registers after B. Each group has four lanes.
-TEXT quad8AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
+	VBROADCASTSS (BX), Z0
 	VBROADCASTSS 4(BX), Z1
 	VBROADCASTSS 8(BX), Z2
 	VBROADCASTSS 12(BX), Z3
@@ -2207,220 +1625,150 @@ TEXT quad8AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 20(BX), Z5
 	VBROADCASTSS 24(BX), Z6
 	VBROADCASTSS 28(BX), Z7
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_bQuad2(DI), AX
-	MOVQ tileArgs_bQuad3(DI), R15
-	MOVQ tileArgs_segmentCount(DI), BX
-	MOVQ BX, tileArgs_left(DI)
-
+	MOVQ tileArgs_lanes(DI), R13
+	MOVL $-1, R14
+	BZHIL R13, R14, R14
+	KMOVW R14, K1
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS (BX), X8
-	VINSERTF32X4 $1, (BX)(DX*1), Z8, Z8
-	VINSERTF32X4 $2, (BX)(AX*1), Z8, Z8
-	VINSERTF32X4 $3, (BX)(R15*1), Z8, Z8
-	VBROADCASTSS (SI), Z9
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
+	VMOVUPS.Z (BX), K1, Z8
+	VBROADCASTSS (AX), Z9
 	VFMADD231PS Z9, Z8, Z0
-	VBROADCASTSS (SI)(R8*1), Z10
+	VBROADCASTSS (AX)(CX*1), Z10
 	VFMADD231PS Z10, Z8, Z1
-	VBROADCASTSS (SI)(R8*2), Z11
+	VBROADCASTSS (AX)(CX*2), Z11
 	VFMADD231PS Z11, Z8, Z2
-	VBROADCASTSS (SI)(R9*1), Z12
+	VBROADCASTSS (AX)(DX*1), Z12
 	VFMADD231PS Z12, Z8, Z3
-	VBROADCASTSS (SI)(R8*4), Z9
+	VBROADCASTSS (AX)(CX*4), Z9
 	VFMADD231PS Z9, Z8, Z4
-	VBROADCASTSS (SI)(R10*1), Z10
+	VBROADCASTSS (AX)(SI*1), Z10
 	VFMADD231PS Z10, Z8, Z5
-	VBROADCASTSS (SI)(R9*2), Z11
+	VBROADCASTSS (AX)(DX*2), Z11
 	VFMADD231PS Z11, Z8, Z6
-	VBROADCASTSS (SI)(R11*1), Z12
+	VBROADCASTSS (AX)(R8*1), Z12
 	VFMADD231PS Z12, Z8, Z7
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ tileArgs_left(DI)
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_cQuad2(DI), AX
-	MOVQ tileArgs_cQuad3(DI), R15
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_add(DI), CX
-	TESTQ CX, CX
-	JEQ store0
-	VMOVUPS (SI), X8
-	VINSERTF32X4 $1, (SI)(DX*1), Z8, Z8
-	VINSERTF32X4 $2, (SI)(AX*1), Z8, Z8
-	VINSERTF32X4 $3, (SI)(R15*1), Z8, Z8
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
+	JEQ store
+	VMOVUPS.Z (AX), K1, Z8
 	VADDPS Z8, Z0, Z0
-store0:
-	VMOVUPS X0, (SI)
-	VEXTRACTF32X4 $1, Z0, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z0, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z0, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store1
-	VMOVUPS (SI), X8
-	VINSERTF32X4 $1, (SI)(DX*1), Z8, Z8
-	VINSERTF32X4 $2, (SI)(AX*1), Z8, Z8
-	VINSERTF32X4 $3, (SI)(R15*1), Z8, Z8
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z8
 	VADDPS Z8, Z1, Z1
-store1:
-	VMOVUPS X1, (SI)
-	VEXTRACTF32X4 $1, Z1, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z1, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z1, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store2
-	VMOVUPS (SI), X8
-	VINSERTF32X4 $1, (SI)(DX*1), Z8, Z8
-	VINSERTF32X4 $2, (SI)(AX*1), Z8, Z8
-	VINSERTF32X4 $3, (SI)(R15*1), Z8, Z8
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z8
 	VADDPS Z8, Z2, Z2
-store2:
-	VMOVUPS X2, (SI)
-	VEXTRACTF32X4 $1, Z2, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z2, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z2, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store3
-	VMOVUPS (SI), X8
-	VINSERTF32X4 $1, (SI)(DX*1), Z8, Z8
-	VINSERTF32X4 $2, (SI)(AX*1), Z8, Z8
-	VINSERTF32X4 $3, (SI)(R15*1), Z8, Z8
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z8
 	VADDPS Z8, Z3, Z3
-store3:
-	VMOVUPS X3, (SI)
-	VEXTRACTF32X4 $1, Z3, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z3, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z3, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store4
-	VMOVUPS (SI), X8
-	VINSERTF32X4 $1, (SI)(DX*1), Z8, Z8
-	VINSERTF32X4 $2, (SI)(AX*1), Z8, Z8
-	VINSERTF32X4 $3, (SI)(R15*1), Z8, Z8
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z8
 	VADDPS Z8, Z4, Z4
-store4:
-	VMOVUPS X4, (SI)
-	VEXTRACTF32X4 $1, Z4, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z4, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z4, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store5
-	VMOVUPS (SI), X8
-	VINSERTF32X4 $1, (SI)(DX*1), Z8, Z8
-	VINSERTF32X4 $2, (SI)(AX*1), Z8, Z8
-	VINSERTF32X4 $3, (SI)(R15*1), Z8, Z8
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z8
 	VADDPS Z8, Z5, Z5
-store5:
-	VMOVUPS X5, (SI)
-	VEXTRACTF32X4 $1, Z5, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z5, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z5, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store6
-	VMOVUPS (SI), X8
-	VINSERTF32X4 $1, (SI)(DX*1), Z8, Z8
-	VINSERTF32X4 $2, (SI)(AX*1), Z8, Z8
-	VINSERTF32X4 $3, (SI)(R15*1), Z8, Z8
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z8
 	VADDPS Z8, Z6, Z6
-store6:
-	VMOVUPS X6, (SI)
-	VEXTRACTF32X4 $1, Z6, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z6, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z6, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store7
-	VMOVUPS (SI), X8
-	VINSERTF32X4 $1, (SI)(DX*1), Z8, Z8
-	VINSERTF32X4 $2, (SI)(AX*1), Z8, Z8
-	VINSERTF32X4 $3, (SI)(R15*1), Z8, Z8
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z8
 	VADDPS Z8, Z7, Z7
-store7:
-	VMOVUPS X7, (SI)
-	VEXTRACTF32X4 $1, Z7, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z7, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z7, (SI)(R15*1)
+	MOVQ tileArgs_c(DI), AX
+store:
+	VMOVUPS Z0, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z1, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z2, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z3, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z4, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z5, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z6, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z7, K1, (AX)
 	VZEROUPPER
 	RET
 
-// quad16AVX512 keeps row i of C in register i (Z0-Z15) and B in Z16. Elements of A are in the registers after B. Each group has four lanes.
-TEXT quad16AVX512<>(SB), NOSPLIT, $0-16
-
+// C is in registers 0 to 15 and B in registers 16 to 16. Elements of A are in the registers after B.
+TEXT partial16AVX512<>(SB), NOSPLIT, $0-16
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ R12, R15
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
+	MOVQ R10, R15
 	SHLQ $6, R15
-	LEAQ (R8*8), AX
-	SUBQ AX, R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ CX, R14
+	SHLQ $3, R14
+	SUBQ R14, R10
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
+	VBROADCASTSS (BX), Z0
 	VBROADCASTSS 4(BX), Z1
 	VBROADCASTSS 8(BX), Z2
 	VBROADCASTSS 12(BX), Z3
@@ -2436,586 +1784,1126 @@ TEXT quad16AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 52(BX), Z13
 	VBROADCASTSS 56(BX), Z14
 	VBROADCASTSS 60(BX), Z15
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_bQuad2(DI), AX
-	MOVQ tileArgs_bQuad3(DI), R15
-	MOVQ tileArgs_segmentCount(DI), BX
-	MOVQ BX, tileArgs_left(DI)
-
+	MOVQ tileArgs_lanes(DI), R13
+	MOVL $-1, R14
+	BZHIL R13, R14, R14
+	KMOVW R14, K1
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	PREFETCHT0 (SI)(R15*1)
-	VMOVUPS (BX), X16
-	VINSERTF32X4 $1, (BX)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (BX)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (BX)(R15*1), Z16, Z16
-	VBROADCASTSS (SI), Z17
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
+	PREFETCHT0 (AX)(R15*1)
+	VMOVUPS.Z (BX), K1, Z16
+	VBROADCASTSS (AX), Z17
 	VFMADD231PS Z17, Z16, Z0
-	VBROADCASTSS (SI)(R8*1), Z18
+	VBROADCASTSS (AX)(CX*1), Z18
 	VFMADD231PS Z18, Z16, Z1
-	VBROADCASTSS (SI)(R8*2), Z19
+	VBROADCASTSS (AX)(CX*2), Z19
 	VFMADD231PS Z19, Z16, Z2
-	VBROADCASTSS (SI)(R9*1), Z20
+	VBROADCASTSS (AX)(DX*1), Z20
 	VFMADD231PS Z20, Z16, Z3
-	VBROADCASTSS (SI)(R8*4), Z17
+	VBROADCASTSS (AX)(CX*4), Z17
 	VFMADD231PS Z17, Z16, Z4
-	VBROADCASTSS (SI)(R10*1), Z18
+	VBROADCASTSS (AX)(SI*1), Z18
 	VFMADD231PS Z18, Z16, Z5
-	VBROADCASTSS (SI)(R9*2), Z19
+	VBROADCASTSS (AX)(DX*2), Z19
 	VFMADD231PS Z19, Z16, Z6
-	VBROADCASTSS (SI)(R11*1), Z20
+	VBROADCASTSS (AX)(R8*1), Z20
 	VFMADD231PS Z20, Z16, Z7
-	LEAQ (SI)(R8*8), SI
-	VBROADCASTSS (SI), Z17
+	LEAQ (AX)(CX*8), AX
+	VBROADCASTSS (AX), Z17
 	VFMADD231PS Z17, Z16, Z8
-	VBROADCASTSS (SI)(R8*1), Z18
+	VBROADCASTSS (AX)(CX*1), Z18
 	VFMADD231PS Z18, Z16, Z9
-	VBROADCASTSS (SI)(R8*2), Z19
+	VBROADCASTSS (AX)(CX*2), Z19
 	VFMADD231PS Z19, Z16, Z10
-	VBROADCASTSS (SI)(R9*1), Z20
+	VBROADCASTSS (AX)(DX*1), Z20
 	VFMADD231PS Z20, Z16, Z11
-	VBROADCASTSS (SI)(R8*4), Z17
+	VBROADCASTSS (AX)(CX*4), Z17
 	VFMADD231PS Z17, Z16, Z12
-	VBROADCASTSS (SI)(R10*1), Z18
+	VBROADCASTSS (AX)(SI*1), Z18
 	VFMADD231PS Z18, Z16, Z13
-	VBROADCASTSS (SI)(R9*2), Z19
+	VBROADCASTSS (AX)(DX*2), Z19
 	VFMADD231PS Z19, Z16, Z14
-	VBROADCASTSS (SI)(R11*1), Z20
+	VBROADCASTSS (AX)(R8*1), Z20
 	VFMADD231PS Z20, Z16, Z15
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ tileArgs_left(DI)
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_cQuad2(DI), AX
-	MOVQ tileArgs_cQuad3(DI), R15
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_add(DI), CX
-	TESTQ CX, CX
-	JEQ store0
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z0, Z0
-store0:
-	VMOVUPS X0, (SI)
-	VEXTRACTF32X4 $1, Z0, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z0, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z0, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store1
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z1, Z1
-store1:
-	VMOVUPS X1, (SI)
-	VEXTRACTF32X4 $1, Z1, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z1, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z1, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store2
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z2, Z2
-store2:
-	VMOVUPS X2, (SI)
-	VEXTRACTF32X4 $1, Z2, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z2, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z2, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store3
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z3, Z3
-store3:
-	VMOVUPS X3, (SI)
-	VEXTRACTF32X4 $1, Z3, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z3, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z3, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store4
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z4, Z4
-store4:
-	VMOVUPS X4, (SI)
-	VEXTRACTF32X4 $1, Z4, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z4, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z4, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store5
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z5, Z5
-store5:
-	VMOVUPS X5, (SI)
-	VEXTRACTF32X4 $1, Z5, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z5, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z5, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store6
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z6, Z6
-store6:
-	VMOVUPS X6, (SI)
-	VEXTRACTF32X4 $1, Z6, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z6, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z6, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store7
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z7, Z7
-store7:
-	VMOVUPS X7, (SI)
-	VEXTRACTF32X4 $1, Z7, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z7, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z7, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store8
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z8, Z8
-store8:
-	VMOVUPS X8, (SI)
-	VEXTRACTF32X4 $1, Z8, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z8, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z8, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store9
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z9, Z9
-store9:
-	VMOVUPS X9, (SI)
-	VEXTRACTF32X4 $1, Z9, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z9, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z9, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store10
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z10, Z10
-store10:
-	VMOVUPS X10, (SI)
-	VEXTRACTF32X4 $1, Z10, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z10, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z10, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store11
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z11, Z11
-store11:
-	VMOVUPS X11, (SI)
-	VEXTRACTF32X4 $1, Z11, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z11, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z11, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store12
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z12, Z12
-store12:
-	VMOVUPS X12, (SI)
-	VEXTRACTF32X4 $1, Z12, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z12, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z12, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store13
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z13, Z13
-store13:
-	VMOVUPS X13, (SI)
-	VEXTRACTF32X4 $1, Z13, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z13, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z13, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store14
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z14, Z14
-store14:
-	VMOVUPS X14, (SI)
-	VEXTRACTF32X4 $1, Z14, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z14, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z14, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store15
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z15, Z15
-store15:
-	VMOVUPS X15, (SI)
-	VEXTRACTF32X4 $1, Z15, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z15, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z15, (SI)(R15*1)
-	VZEROUPPER
-	RET
-
-// tile1x1AVX2 keeps vector v of row i of C in register 1·i + v (Y0) and B in Y1. Elements of A are in the registers after B.
-TEXT tile1x1AVX2<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Y0
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS (BX), Y1
-	VBROADCASTSS (SI), Y2
-	VFMADD231PS Y2, Y1, Y0
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Y0, Y0
-	MOVQ tileArgs_c(DI), SI
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z0, Z0
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z1, Z1
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z2, Z2
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z3, Z3
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z4, Z4
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z5, Z5
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z6, Z6
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z7, Z7
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z8, Z8
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z9, Z9
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z10, Z10
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z11, Z11
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z12, Z12
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z13, Z13
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z14, Z14
+	ADDQ CX, AX
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z15, Z15
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Y0, (SI)
+	VMOVUPS Z0, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z1, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z2, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z3, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z4, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z5, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z6, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z7, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z8, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z9, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z10, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z11, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z12, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z13, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z14, K1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Z15, K1, (AX)
 	VZEROUPPER
 	RET
 
-// tile1x2AVX2 keeps vector v of row i of C in register 2·i + v (Y0-Y1) and B in Y2-Y3. Elements of A are in the registers after B.
-TEXT tile1x2AVX2<>(SB), NOSPLIT, $0-16
-
+// C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
+TEXT quad1AVX512<>(SB), NOSPLIT, $0-16
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_cQuad2(DI), R14
+	MOVQ tileArgs_cQuad3(DI), R15
+	PREFETCHT0 (AX)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Y0
-	VMOVAPS Y0, Y1
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	VBROADCASTSS (BX), Z0
+	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ R14, tileArgs_left(DI)
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_bQuad2(DI), R14
+	MOVQ tileArgs_bQuad3(DI), R15
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
+	VMOVUPS (BX), X1
+	VINSERTF32X4 $1, (BX)(R9*1), Z1, Z1
+	VINSERTF32X4 $2, (BX)(R14*1), Z1, Z1
+	VINSERTF32X4 $3, (BX)(R15*1), Z1, Z1
+	VBROADCASTSS (AX), Z2
+	VFMADD231PS Z2, Z1, Z0
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ tileArgs_left(DI)
+	JNZ eachSegment
+	// If the argument add is set, add C to the sums. Store the sums to C.
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_cQuad2(DI), R14
+	MOVQ tileArgs_cQuad3(DI), R15
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
+	JEQ store
+	VMOVUPS (AX), X1
+	VINSERTF32X4 $1, (AX)(R9*1), Z1, Z1
+	VINSERTF32X4 $2, (AX)(R14*1), Z1, Z1
+	VINSERTF32X4 $3, (AX)(R15*1), Z1, Z1
+	VADDPS Z1, Z0, Z0
+	MOVQ tileArgs_c(DI), AX
+store:
+	VMOVUPS X0, (AX)
+	VEXTRACTF32X4 $1, Z0, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z0, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z0, (AX)(R15*1)
+	VZEROUPPER
+	RET
+
+// C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
+TEXT quad4AVX512<>(SB), NOSPLIT, $0-16
+	// Prefetch C.
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_cQuad2(DI), R14
+	MOVQ tileArgs_cQuad3(DI), R15
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
+	// Set the sums to the bias.
+	MOVQ tileArgs_bias(DI), BX
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ R14, tileArgs_left(DI)
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_bQuad2(DI), R14
+	MOVQ tileArgs_bQuad3(DI), R15
+	// For each segment:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
+	VMOVUPS (BX), X4
+	VINSERTF32X4 $1, (BX)(R9*1), Z4, Z4
+	VINSERTF32X4 $2, (BX)(R14*1), Z4, Z4
+	VINSERTF32X4 $3, (BX)(R15*1), Z4, Z4
+	VBROADCASTSS (AX), Z5
+	VFMADD231PS Z5, Z4, Z0
+	VBROADCASTSS (AX)(CX*1), Z6
+	VFMADD231PS Z6, Z4, Z1
+	VBROADCASTSS (AX)(CX*2), Z7
+	VFMADD231PS Z7, Z4, Z2
+	VBROADCASTSS (AX)(DX*1), Z8
+	VFMADD231PS Z8, Z4, Z3
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ tileArgs_left(DI)
+	JNZ eachSegment
+	// If the argument add is set, add C to the sums. Store the sums to C.
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_cQuad2(DI), R14
+	MOVQ tileArgs_cQuad3(DI), R15
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
+	JEQ store
+	VMOVUPS (AX), X4
+	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
+	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
+	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
+	VADDPS Z4, Z0, Z0
+	ADDQ CX, AX
+	VMOVUPS (AX), X4
+	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
+	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
+	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
+	VADDPS Z4, Z1, Z1
+	ADDQ CX, AX
+	VMOVUPS (AX), X4
+	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
+	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
+	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
+	VADDPS Z4, Z2, Z2
+	ADDQ CX, AX
+	VMOVUPS (AX), X4
+	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
+	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
+	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
+	VADDPS Z4, Z3, Z3
+	MOVQ tileArgs_c(DI), AX
+store:
+	VMOVUPS X0, (AX)
+	VEXTRACTF32X4 $1, Z0, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z0, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z0, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X1, (AX)
+	VEXTRACTF32X4 $1, Z1, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z1, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z1, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X2, (AX)
+	VEXTRACTF32X4 $1, Z2, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z2, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z2, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X3, (AX)
+	VEXTRACTF32X4 $1, Z3, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z3, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z3, (AX)(R15*1)
+	VZEROUPPER
+	RET
+
+// C is in registers 0 to 7 and B in registers 8 to 8. Elements of A are in the registers after B.
+TEXT quad8AVX512<>(SB), NOSPLIT, $0-16
+	// Prefetch C.
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_cQuad2(DI), R14
+	MOVQ tileArgs_cQuad3(DI), R15
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
+	// Set the sums to the bias.
+	MOVQ tileArgs_bias(DI), BX
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VBROADCASTSS 20(BX), Z5
+	VBROADCASTSS 24(BX), Z6
+	VBROADCASTSS 28(BX), Z7
+	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ R14, tileArgs_left(DI)
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_bQuad2(DI), R14
+	MOVQ tileArgs_bQuad3(DI), R15
+	// For each segment:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
+	VMOVUPS (BX), X8
+	VINSERTF32X4 $1, (BX)(R9*1), Z8, Z8
+	VINSERTF32X4 $2, (BX)(R14*1), Z8, Z8
+	VINSERTF32X4 $3, (BX)(R15*1), Z8, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS Z9, Z8, Z0
+	VBROADCASTSS (AX)(CX*1), Z10
+	VFMADD231PS Z10, Z8, Z1
+	VBROADCASTSS (AX)(CX*2), Z11
+	VFMADD231PS Z11, Z8, Z2
+	VBROADCASTSS (AX)(DX*1), Z12
+	VFMADD231PS Z12, Z8, Z3
+	VBROADCASTSS (AX)(CX*4), Z9
+	VFMADD231PS Z9, Z8, Z4
+	VBROADCASTSS (AX)(SI*1), Z10
+	VFMADD231PS Z10, Z8, Z5
+	VBROADCASTSS (AX)(DX*2), Z11
+	VFMADD231PS Z11, Z8, Z6
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS Z12, Z8, Z7
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ tileArgs_left(DI)
+	JNZ eachSegment
+	// If the argument add is set, add C to the sums. Store the sums to C.
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_cQuad2(DI), R14
+	MOVQ tileArgs_cQuad3(DI), R15
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
+	JEQ store
+	VMOVUPS (AX), X8
+	VINSERTF32X4 $1, (AX)(R9*1), Z8, Z8
+	VINSERTF32X4 $2, (AX)(R14*1), Z8, Z8
+	VINSERTF32X4 $3, (AX)(R15*1), Z8, Z8
+	VADDPS Z8, Z0, Z0
+	ADDQ CX, AX
+	VMOVUPS (AX), X8
+	VINSERTF32X4 $1, (AX)(R9*1), Z8, Z8
+	VINSERTF32X4 $2, (AX)(R14*1), Z8, Z8
+	VINSERTF32X4 $3, (AX)(R15*1), Z8, Z8
+	VADDPS Z8, Z1, Z1
+	ADDQ CX, AX
+	VMOVUPS (AX), X8
+	VINSERTF32X4 $1, (AX)(R9*1), Z8, Z8
+	VINSERTF32X4 $2, (AX)(R14*1), Z8, Z8
+	VINSERTF32X4 $3, (AX)(R15*1), Z8, Z8
+	VADDPS Z8, Z2, Z2
+	ADDQ CX, AX
+	VMOVUPS (AX), X8
+	VINSERTF32X4 $1, (AX)(R9*1), Z8, Z8
+	VINSERTF32X4 $2, (AX)(R14*1), Z8, Z8
+	VINSERTF32X4 $3, (AX)(R15*1), Z8, Z8
+	VADDPS Z8, Z3, Z3
+	ADDQ CX, AX
+	VMOVUPS (AX), X8
+	VINSERTF32X4 $1, (AX)(R9*1), Z8, Z8
+	VINSERTF32X4 $2, (AX)(R14*1), Z8, Z8
+	VINSERTF32X4 $3, (AX)(R15*1), Z8, Z8
+	VADDPS Z8, Z4, Z4
+	ADDQ CX, AX
+	VMOVUPS (AX), X8
+	VINSERTF32X4 $1, (AX)(R9*1), Z8, Z8
+	VINSERTF32X4 $2, (AX)(R14*1), Z8, Z8
+	VINSERTF32X4 $3, (AX)(R15*1), Z8, Z8
+	VADDPS Z8, Z5, Z5
+	ADDQ CX, AX
+	VMOVUPS (AX), X8
+	VINSERTF32X4 $1, (AX)(R9*1), Z8, Z8
+	VINSERTF32X4 $2, (AX)(R14*1), Z8, Z8
+	VINSERTF32X4 $3, (AX)(R15*1), Z8, Z8
+	VADDPS Z8, Z6, Z6
+	ADDQ CX, AX
+	VMOVUPS (AX), X8
+	VINSERTF32X4 $1, (AX)(R9*1), Z8, Z8
+	VINSERTF32X4 $2, (AX)(R14*1), Z8, Z8
+	VINSERTF32X4 $3, (AX)(R15*1), Z8, Z8
+	VADDPS Z8, Z7, Z7
+	MOVQ tileArgs_c(DI), AX
+store:
+	VMOVUPS X0, (AX)
+	VEXTRACTF32X4 $1, Z0, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z0, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z0, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X1, (AX)
+	VEXTRACTF32X4 $1, Z1, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z1, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z1, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X2, (AX)
+	VEXTRACTF32X4 $1, Z2, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z2, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z2, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X3, (AX)
+	VEXTRACTF32X4 $1, Z3, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z3, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z3, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X4, (AX)
+	VEXTRACTF32X4 $1, Z4, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z4, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z4, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X5, (AX)
+	VEXTRACTF32X4 $1, Z5, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z5, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z5, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X6, (AX)
+	VEXTRACTF32X4 $1, Z6, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z6, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z6, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X7, (AX)
+	VEXTRACTF32X4 $1, Z7, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z7, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z7, (AX)(R15*1)
+	VZEROUPPER
+	RET
+
+// C is in registers 0 to 15 and B in registers 16 to 16. Elements of A are in the registers after B.
+TEXT quad16AVX512<>(SB), NOSPLIT, $0-16
+	// Prefetch C.
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_cQuad2(DI), R14
+	MOVQ tileArgs_cQuad3(DI), R15
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
+	MOVQ CX, R14
+	SHLQ $3, R14
+	SUBQ R14, R10
+	// Set the sums to the bias.
+	MOVQ tileArgs_bias(DI), BX
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VBROADCASTSS 20(BX), Z5
+	VBROADCASTSS 24(BX), Z6
+	VBROADCASTSS 28(BX), Z7
+	VBROADCASTSS 32(BX), Z8
+	VBROADCASTSS 36(BX), Z9
+	VBROADCASTSS 40(BX), Z10
+	VBROADCASTSS 44(BX), Z11
+	VBROADCASTSS 48(BX), Z12
+	VBROADCASTSS 52(BX), Z13
+	VBROADCASTSS 56(BX), Z14
+	VBROADCASTSS 60(BX), Z15
+	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ R14, tileArgs_left(DI)
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_bQuad2(DI), R14
+	MOVQ tileArgs_bQuad3(DI), R15
+	// For each segment:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
+	VMOVUPS (BX), X16
+	VINSERTF32X4 $1, (BX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (BX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (BX)(R15*1), Z16, Z16
+	VBROADCASTSS (AX), Z17
+	VFMADD231PS Z17, Z16, Z0
+	VBROADCASTSS (AX)(CX*1), Z18
+	VFMADD231PS Z18, Z16, Z1
+	VBROADCASTSS (AX)(CX*2), Z19
+	VFMADD231PS Z19, Z16, Z2
+	VBROADCASTSS (AX)(DX*1), Z20
+	VFMADD231PS Z20, Z16, Z3
+	VBROADCASTSS (AX)(CX*4), Z17
+	VFMADD231PS Z17, Z16, Z4
+	VBROADCASTSS (AX)(SI*1), Z18
+	VFMADD231PS Z18, Z16, Z5
+	VBROADCASTSS (AX)(DX*2), Z19
+	VFMADD231PS Z19, Z16, Z6
+	VBROADCASTSS (AX)(R8*1), Z20
+	VFMADD231PS Z20, Z16, Z7
+	LEAQ (AX)(CX*8), AX
+	VBROADCASTSS (AX), Z17
+	VFMADD231PS Z17, Z16, Z8
+	VBROADCASTSS (AX)(CX*1), Z18
+	VFMADD231PS Z18, Z16, Z9
+	VBROADCASTSS (AX)(CX*2), Z19
+	VFMADD231PS Z19, Z16, Z10
+	VBROADCASTSS (AX)(DX*1), Z20
+	VFMADD231PS Z20, Z16, Z11
+	VBROADCASTSS (AX)(CX*4), Z17
+	VFMADD231PS Z17, Z16, Z12
+	VBROADCASTSS (AX)(SI*1), Z18
+	VFMADD231PS Z18, Z16, Z13
+	VBROADCASTSS (AX)(DX*2), Z19
+	VFMADD231PS Z19, Z16, Z14
+	VBROADCASTSS (AX)(R8*1), Z20
+	VFMADD231PS Z20, Z16, Z15
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ tileArgs_left(DI)
+	JNZ eachSegment
+	// If the argument add is set, add C to the sums. Store the sums to C.
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_cQuad2(DI), R14
+	MOVQ tileArgs_cQuad3(DI), R15
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
+	JEQ store
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z0, Z0
+	ADDQ CX, AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z1, Z1
+	ADDQ CX, AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z2, Z2
+	ADDQ CX, AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z3, Z3
+	ADDQ CX, AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z4, Z4
+	ADDQ CX, AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z5, Z5
+	ADDQ CX, AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z6, Z6
+	ADDQ CX, AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z7, Z7
+	ADDQ CX, AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z8, Z8
+	ADDQ CX, AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z9, Z9
+	ADDQ CX, AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z10, Z10
+	ADDQ CX, AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z11, Z11
+	ADDQ CX, AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z12, Z12
+	ADDQ CX, AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z13, Z13
+	ADDQ CX, AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z14, Z14
+	ADDQ CX, AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z15, Z15
+	MOVQ tileArgs_c(DI), AX
+store:
+	VMOVUPS X0, (AX)
+	VEXTRACTF32X4 $1, Z0, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z0, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z0, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X1, (AX)
+	VEXTRACTF32X4 $1, Z1, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z1, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z1, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X2, (AX)
+	VEXTRACTF32X4 $1, Z2, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z2, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z2, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X3, (AX)
+	VEXTRACTF32X4 $1, Z3, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z3, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z3, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X4, (AX)
+	VEXTRACTF32X4 $1, Z4, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z4, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z4, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X5, (AX)
+	VEXTRACTF32X4 $1, Z5, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z5, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z5, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X6, (AX)
+	VEXTRACTF32X4 $1, Z6, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z6, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z6, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X7, (AX)
+	VEXTRACTF32X4 $1, Z7, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z7, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z7, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X8, (AX)
+	VEXTRACTF32X4 $1, Z8, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z8, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z8, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X9, (AX)
+	VEXTRACTF32X4 $1, Z9, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z9, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z9, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X10, (AX)
+	VEXTRACTF32X4 $1, Z10, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z10, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z10, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X11, (AX)
+	VEXTRACTF32X4 $1, Z11, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z11, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z11, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X12, (AX)
+	VEXTRACTF32X4 $1, Z12, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z12, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z12, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X13, (AX)
+	VEXTRACTF32X4 $1, Z13, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z13, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z13, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X14, (AX)
+	VEXTRACTF32X4 $1, Z14, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z14, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z14, (AX)(R15*1)
+	ADDQ CX, AX
+	VMOVUPS X15, (AX)
+	VEXTRACTF32X4 $1, Z15, (AX)(R9*1)
+	VEXTRACTF32X4 $2, Z15, (AX)(R14*1)
+	VEXTRACTF32X4 $3, Z15, (AX)(R15*1)
+	VZEROUPPER
+	RET
+
+// C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
+TEXT tile1x1AVX2<>(SB), NOSPLIT, $0-16
+	// Prefetch C.
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
+	// Set the sums to the bias.
+	MOVQ tileArgs_bias(DI), BX
+	VBROADCASTSS (BX), Y0
+	MOVQ tileArgs_segmentCount(DI), R14
+	// For each segment:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
+	VMOVUPS (BX), Y1
+	VBROADCASTSS (AX), Y2
+	VFMADD231PS Y2, Y1, Y0
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
+	// If the argument add is set, add C to the sums. Store the sums to C.
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
+	JEQ store
+	VADDPS (AX), Y0, Y0
+	MOVQ tileArgs_c(DI), AX
+store:
+	VMOVUPS Y0, (AX)
+	VZEROUPPER
+	RET
+
+// C is in registers 0 to 1 and B in registers 2 to 3. Elements of A are in the registers after B.
+TEXT tile1x2AVX2<>(SB), NOSPLIT, $0-16
+	// Prefetch C.
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
+	// Set the sums to the bias.
+	MOVQ tileArgs_bias(DI), BX
+	VBROADCASTSS (BX), Y0
+	VMOVAPS Y0, Y1
+	MOVQ tileArgs_segmentCount(DI), R14
+	// For each segment:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), Y2
-	VMOVUPS (BX)(DX*1), Y3
-	VBROADCASTSS (SI), Y4
+	VMOVUPS (BX)(R9*1), Y3
+	VBROADCASTSS (AX), Y4
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Y0, Y0
-	VADDPS (SI)(DX*1), Y1, Y1
-	MOVQ tileArgs_c(DI), SI
+	VADDPS (AX), Y0, Y0
+	VADDPS (AX)(R9*1), Y1, Y1
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Y0, (SI)
-	VMOVUPS Y1, (SI)(DX*1)
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, (AX)(R9*1)
 	VZEROUPPER
 	RET
 
-// tile1x3AVX2 keeps vector v of row i of C in register 3·i + v (Y0-Y2) and B in Y3-Y5. Elements of A are in the registers after B.
+// C is in registers 0 to 2 and B in registers 3 to 5. Elements of A are in the registers after B.
 TEXT tile1x3AVX2<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Y0
+	VBROADCASTSS (BX), Y0
 	VMOVAPS Y0, Y1
 	VMOVAPS Y0, Y2
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), Y3
-	VMOVUPS (BX)(DX*1), Y4
-	VMOVUPS (BX)(DX*2), Y5
-	VBROADCASTSS (SI), Y6
+	VMOVUPS (BX)(R9*1), Y4
+	VMOVUPS (BX)(R9*2), Y5
+	VBROADCASTSS (AX), Y6
 	VFMADD231PS Y6, Y3, Y0
 	VFMADD231PS Y6, Y4, Y1
 	VFMADD231PS Y6, Y5, Y2
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Y0, Y0
-	VADDPS (SI)(DX*1), Y1, Y1
-	VADDPS (SI)(DX*2), Y2, Y2
-	MOVQ tileArgs_c(DI), SI
+	VADDPS (AX), Y0, Y0
+	VADDPS (AX)(R9*1), Y1, Y1
+	VADDPS (AX)(R9*2), Y2, Y2
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Y0, (SI)
-	VMOVUPS Y1, (SI)(DX*1)
-	VMOVUPS Y2, (SI)(DX*2)
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, (AX)(R9*1)
+	VMOVUPS Y2, (AX)(R9*2)
 	VZEROUPPER
 	RET
 
-// tile4x1AVX2 keeps vector v of row i of C in register 1·i + v (Y0-Y3) and B in Y4. Elements of A are in the registers after B.
+// C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
 TEXT tile4x1AVX2<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Y0
+	VBROADCASTSS (BX), Y0
 	VBROADCASTSS 4(BX), Y1
 	VBROADCASTSS 8(BX), Y2
 	VBROADCASTSS 12(BX), Y3
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), Y4
-	VBROADCASTSS (SI), Y5
+	VBROADCASTSS (AX), Y5
 	VFMADD231PS Y5, Y4, Y0
-	VBROADCASTSS (SI)(R8*1), Y6
+	VBROADCASTSS (AX)(CX*1), Y6
 	VFMADD231PS Y6, Y4, Y1
-	VBROADCASTSS (SI)(R8*2), Y7
+	VBROADCASTSS (AX)(CX*2), Y7
 	VFMADD231PS Y7, Y4, Y2
-	VBROADCASTSS (SI)(R9*1), Y8
+	VBROADCASTSS (AX)(DX*1), Y8
 	VFMADD231PS Y8, Y4, Y3
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Y0, Y0
-	ADDQ R8, SI
-	VADDPS (SI), Y1, Y1
-	ADDQ R8, SI
-	VADDPS (SI), Y2, Y2
-	ADDQ R8, SI
-	VADDPS (SI), Y3, Y3
-	MOVQ tileArgs_c(DI), SI
+	VADDPS (AX), Y0, Y0
+	ADDQ CX, AX
+	VADDPS (AX), Y1, Y1
+	ADDQ CX, AX
+	VADDPS (AX), Y2, Y2
+	ADDQ CX, AX
+	VADDPS (AX), Y3, Y3
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Y0, (SI)
-	ADDQ R8, SI
-	VMOVUPS Y1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Y2, (SI)
-	ADDQ R8, SI
-	VMOVUPS Y3, (SI)
+	VMOVUPS Y0, (AX)
+	ADDQ CX, AX
+	VMOVUPS Y1, (AX)
+	ADDQ CX, AX
+	VMOVUPS Y2, (AX)
+	ADDQ CX, AX
+	VMOVUPS Y3, (AX)
 	VZEROUPPER
 	RET
 
-// tile4x2AVX2 keeps vector v of row i of C in register 2·i + v (Y0-Y7) and B in Y8-Y9. Elements of A are in the registers after B.
+// C is in registers 0 to 7 and B in registers 8 to 9. Elements of A are in the registers after B.
 TEXT tile4x2AVX2<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Y0
+	VBROADCASTSS (BX), Y0
 	VMOVAPS Y0, Y1
 	VBROADCASTSS 4(BX), Y2
 	VMOVAPS Y2, Y3
@@ -3023,108 +2911,104 @@ TEXT tile4x2AVX2<>(SB), NOSPLIT, $0-16
 	VMOVAPS Y4, Y5
 	VBROADCASTSS 12(BX), Y6
 	VMOVAPS Y6, Y7
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), Y8
-	VMOVUPS (BX)(DX*1), Y9
-	VBROADCASTSS (SI), Y10
+	VMOVUPS (BX)(R9*1), Y9
+	VBROADCASTSS (AX), Y10
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y1
-	VBROADCASTSS (SI)(R8*1), Y11
+	VBROADCASTSS (AX)(CX*1), Y11
 	VFMADD231PS Y11, Y8, Y2
 	VFMADD231PS Y11, Y9, Y3
-	VBROADCASTSS (SI)(R8*2), Y12
+	VBROADCASTSS (AX)(CX*2), Y12
 	VFMADD231PS Y12, Y8, Y4
 	VFMADD231PS Y12, Y9, Y5
-	VBROADCASTSS (SI)(R9*1), Y13
+	VBROADCASTSS (AX)(DX*1), Y13
 	VFMADD231PS Y13, Y8, Y6
 	VFMADD231PS Y13, Y9, Y7
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Y0, Y0
-	VADDPS (SI)(DX*1), Y1, Y1
-	ADDQ R8, SI
-	VADDPS (SI), Y2, Y2
-	VADDPS (SI)(DX*1), Y3, Y3
-	ADDQ R8, SI
-	VADDPS (SI), Y4, Y4
-	VADDPS (SI)(DX*1), Y5, Y5
-	ADDQ R8, SI
-	VADDPS (SI), Y6, Y6
-	VADDPS (SI)(DX*1), Y7, Y7
-	MOVQ tileArgs_c(DI), SI
+	VADDPS (AX), Y0, Y0
+	VADDPS (AX)(R9*1), Y1, Y1
+	ADDQ CX, AX
+	VADDPS (AX), Y2, Y2
+	VADDPS (AX)(R9*1), Y3, Y3
+	ADDQ CX, AX
+	VADDPS (AX), Y4, Y4
+	VADDPS (AX)(R9*1), Y5, Y5
+	ADDQ CX, AX
+	VADDPS (AX), Y6, Y6
+	VADDPS (AX)(R9*1), Y7, Y7
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Y0, (SI)
-	VMOVUPS Y1, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Y2, (SI)
-	VMOVUPS Y3, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Y4, (SI)
-	VMOVUPS Y5, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Y6, (SI)
-	VMOVUPS Y7, (SI)(DX*1)
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS Y2, (AX)
+	VMOVUPS Y3, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS Y4, (AX)
+	VMOVUPS Y5, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS Y6, (AX)
+	VMOVUPS Y7, (AX)(R9*1)
 	VZEROUPPER
 	RET
 
-// tile4x3AVX2 keeps vector v of row i of C in register 3·i + v (Y0-Y11) and B in Y12-Y14. Elements of A are in the registers after B.
+// C is in registers 0 to 11 and B in registers 12 to 14. Elements of A are in the registers after B.
 TEXT tile4x3AVX2<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Y0
+	VBROADCASTSS (BX), Y0
 	VMOVAPS Y0, Y1
 	VMOVAPS Y0, Y2
 	VBROADCASTSS 4(BX), Y3
@@ -3136,406 +3020,383 @@ TEXT tile4x3AVX2<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Y9
 	VMOVAPS Y9, Y10
 	VMOVAPS Y9, Y11
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), Y12
-	VMOVUPS (BX)(DX*1), Y13
-	VMOVUPS (BX)(DX*2), Y14
-	VBROADCASTSS (SI), Y15
+	VMOVUPS (BX)(R9*1), Y13
+	VMOVUPS (BX)(R9*2), Y14
+	VBROADCASTSS (AX), Y15
 	VFMADD231PS Y15, Y12, Y0
 	VFMADD231PS Y15, Y13, Y1
 	VFMADD231PS Y15, Y14, Y2
-	VBROADCASTSS (SI)(R8*1), Y15
+	VBROADCASTSS (AX)(CX*1), Y15
 	VFMADD231PS Y15, Y12, Y3
 	VFMADD231PS Y15, Y13, Y4
 	VFMADD231PS Y15, Y14, Y5
-	VBROADCASTSS (SI)(R8*2), Y15
+	VBROADCASTSS (AX)(CX*2), Y15
 	VFMADD231PS Y15, Y12, Y6
 	VFMADD231PS Y15, Y13, Y7
 	VFMADD231PS Y15, Y14, Y8
-	VBROADCASTSS (SI)(R9*1), Y15
+	VBROADCASTSS (AX)(DX*1), Y15
 	VFMADD231PS Y15, Y12, Y9
 	VFMADD231PS Y15, Y13, Y10
 	VFMADD231PS Y15, Y14, Y11
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VADDPS (SI), Y0, Y0
-	VADDPS (SI)(DX*1), Y1, Y1
-	VADDPS (SI)(DX*2), Y2, Y2
-	ADDQ R8, SI
-	VADDPS (SI), Y3, Y3
-	VADDPS (SI)(DX*1), Y4, Y4
-	VADDPS (SI)(DX*2), Y5, Y5
-	ADDQ R8, SI
-	VADDPS (SI), Y6, Y6
-	VADDPS (SI)(DX*1), Y7, Y7
-	VADDPS (SI)(DX*2), Y8, Y8
-	ADDQ R8, SI
-	VADDPS (SI), Y9, Y9
-	VADDPS (SI)(DX*1), Y10, Y10
-	VADDPS (SI)(DX*2), Y11, Y11
-	MOVQ tileArgs_c(DI), SI
+	VADDPS (AX), Y0, Y0
+	VADDPS (AX)(R9*1), Y1, Y1
+	VADDPS (AX)(R9*2), Y2, Y2
+	ADDQ CX, AX
+	VADDPS (AX), Y3, Y3
+	VADDPS (AX)(R9*1), Y4, Y4
+	VADDPS (AX)(R9*2), Y5, Y5
+	ADDQ CX, AX
+	VADDPS (AX), Y6, Y6
+	VADDPS (AX)(R9*1), Y7, Y7
+	VADDPS (AX)(R9*2), Y8, Y8
+	ADDQ CX, AX
+	VADDPS (AX), Y9, Y9
+	VADDPS (AX)(R9*1), Y10, Y10
+	VADDPS (AX)(R9*2), Y11, Y11
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMOVUPS Y0, (SI)
-	VMOVUPS Y1, (SI)(DX*1)
-	VMOVUPS Y2, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Y3, (SI)
-	VMOVUPS Y4, (SI)(DX*1)
-	VMOVUPS Y5, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Y6, (SI)
-	VMOVUPS Y7, (SI)(DX*1)
-	VMOVUPS Y8, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Y9, (SI)
-	VMOVUPS Y10, (SI)(DX*1)
-	VMOVUPS Y11, (SI)(DX*2)
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, (AX)(R9*1)
+	VMOVUPS Y2, (AX)(R9*2)
+	ADDQ CX, AX
+	VMOVUPS Y3, (AX)
+	VMOVUPS Y4, (AX)(R9*1)
+	VMOVUPS Y5, (AX)(R9*2)
+	ADDQ CX, AX
+	VMOVUPS Y6, (AX)
+	VMOVUPS Y7, (AX)(R9*1)
+	VMOVUPS Y8, (AX)(R9*2)
+	ADDQ CX, AX
+	VMOVUPS Y9, (AX)
+	VMOVUPS Y10, (AX)(R9*1)
+	VMOVUPS Y11, (AX)(R9*2)
 	VZEROUPPER
 	RET
 
-// partial1AVX2 keeps vector v of row i of C in register 1·i + v (Y0) and B in Y1. Elements of A are in the registers after B.
+// C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
 TEXT partial1AVX2<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Y0
-	MOVQ tileArgs_lanes(DI), CX
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	VBROADCASTSS (BX), Y0
+	MOVQ tileArgs_lanes(DI), R13
+	LEAQ ones<>+32(SB), R14
+	SHLQ $2, R13
+	SUBQ R13, R14
+	VMOVDQU (R14), Y15
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMASKMOVPS (BX), Y15, Y1
-	VBROADCASTSS (SI), Y2
+	VBROADCASTSS (AX), Y2
 	VFMADD231PS Y2, Y1, Y0
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VMASKMOVPS (SI), Y15, Y1
+	VMASKMOVPS (AX), Y15, Y1
 	VADDPS Y1, Y0, Y0
-	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMASKMOVPS Y0, Y15, (SI)
+	VMASKMOVPS Y0, Y15, (AX)
 	VZEROUPPER
 	RET
 
-// partial4AVX2 keeps vector v of row i of C in register 1·i + v (Y0-Y3) and B in Y4. Elements of A are in the registers after B.
+// C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
 TEXT partial4AVX2<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Y0
+	VBROADCASTSS (BX), Y0
 	VBROADCASTSS 4(BX), Y1
 	VBROADCASTSS 8(BX), Y2
 	VBROADCASTSS 12(BX), Y3
-	MOVQ tileArgs_lanes(DI), CX
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	MOVQ tileArgs_segmentCount(DI), AX
-
+	MOVQ tileArgs_lanes(DI), R13
+	LEAQ ones<>+32(SB), R14
+	SHLQ $2, R13
+	SUBQ R13, R14
+	VMOVDQU (R14), Y15
+	MOVQ tileArgs_segmentCount(DI), R14
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMASKMOVPS (BX), Y15, Y4
-	VBROADCASTSS (SI), Y5
+	VBROADCASTSS (AX), Y5
 	VFMADD231PS Y5, Y4, Y0
-	VBROADCASTSS (SI)(R8*1), Y6
+	VBROADCASTSS (AX)(CX*1), Y6
 	VFMADD231PS Y6, Y4, Y1
-	VBROADCASTSS (SI)(R8*2), Y7
+	VBROADCASTSS (AX)(CX*2), Y7
 	VFMADD231PS Y7, Y4, Y2
-	VBROADCASTSS (SI)(R9*1), Y8
+	VBROADCASTSS (AX)(DX*1), Y8
 	VFMADD231PS Y8, Y4, Y3
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
+	DECQ R14
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	CMPQ tileArgs_add(DI), $0
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
 	JEQ store
-	VMASKMOVPS (SI), Y15, Y4
+	VMASKMOVPS (AX), Y15, Y4
 	VADDPS Y4, Y0, Y0
-	ADDQ R8, SI
-	VMASKMOVPS (SI), Y15, Y4
+	ADDQ CX, AX
+	VMASKMOVPS (AX), Y15, Y4
 	VADDPS Y4, Y1, Y1
-	ADDQ R8, SI
-	VMASKMOVPS (SI), Y15, Y4
+	ADDQ CX, AX
+	VMASKMOVPS (AX), Y15, Y4
 	VADDPS Y4, Y2, Y2
-	ADDQ R8, SI
-	VMASKMOVPS (SI), Y15, Y4
+	ADDQ CX, AX
+	VMASKMOVPS (AX), Y15, Y4
 	VADDPS Y4, Y3, Y3
-	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_c(DI), AX
 store:
-	VMASKMOVPS Y0, Y15, (SI)
-	ADDQ R8, SI
-	VMASKMOVPS Y1, Y15, (SI)
-	ADDQ R8, SI
-	VMASKMOVPS Y2, Y15, (SI)
-	ADDQ R8, SI
-	VMASKMOVPS Y3, Y15, (SI)
+	VMASKMOVPS Y0, Y15, (AX)
+	ADDQ CX, AX
+	VMASKMOVPS Y1, Y15, (AX)
+	ADDQ CX, AX
+	VMASKMOVPS Y2, Y15, (AX)
+	ADDQ CX, AX
+	VMASKMOVPS Y3, Y15, (AX)
 	VZEROUPPER
 	RET
 
-// quad1AVX2 keeps row i of C in register i (Y0) and B in Y1. Elements of A are in the registers after B. Each group has four lanes.
+// C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
 TEXT quad1AVX2<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Y0
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_segmentCount(DI), BX
-	MOVQ BX, tileArgs_left(DI)
-
+	VBROADCASTSS (BX), Y0
+	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ R14, tileArgs_left(DI)
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), X1
-	VINSERTF128 $1, (BX)(DX*1), Y1, Y1
-	VBROADCASTSS (SI), Y2
+	VINSERTF128 $1, (BX)(R9*1), Y1, Y1
+	VBROADCASTSS (AX), Y2
 	VFMADD231PS Y2, Y1, Y0
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
 	DECQ tileArgs_left(DI)
-	JNZ segment
-
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_add(DI), CX
-	TESTQ CX, CX
-	JEQ store0
-	VMOVUPS (SI), X1
-	VINSERTF128 $1, (SI)(DX*1), Y1, Y1
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
+	JEQ store
+	VMOVUPS (AX), X1
+	VINSERTF128 $1, (AX)(R9*1), Y1, Y1
 	VADDPS Y1, Y0, Y0
-store0:
-	VMOVUPS X0, (SI)
-	VEXTRACTF128 $1, Y0, (SI)(DX*1)
+	MOVQ tileArgs_c(DI), AX
+store:
+	VMOVUPS X0, (AX)
+	VEXTRACTF128 $1, Y0, (AX)(R9*1)
 	VZEROUPPER
 	RET
 
-// quad4AVX2 keeps row i of C in register i (Y0-Y3) and B in Y4. Elements of A are in the registers after B. Each group has four lanes.
+// C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
 TEXT quad4AVX2<>(SB), NOSPLIT, $0-16
-
 	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_cVector(DI), DX
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
-	// Load the strides of rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_bVector(DI), R9
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Y0
+	VBROADCASTSS (BX), Y0
 	VBROADCASTSS 4(BX), Y1
 	VBROADCASTSS 8(BX), Y2
 	VBROADCASTSS 12(BX), Y3
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_segmentCount(DI), BX
-	MOVQ BX, tileArgs_left(DI)
-
+	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ R14, tileArgs_left(DI)
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
-segment:
-	MOVQ (R14), SI
-	MOVQ 8(R14), BX
-	ADDQ $16, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
+eachSegment:
+	MOVQ (R12), AX
+	MOVQ 8(R12), BX
+	ADDQ $16, R12
+	MOVQ tileArgs_a(DI), R13
+	LEAQ (R13)(AX*4), AX
+	MOVQ tileArgs_b(DI), R13
+	LEAQ (R13)(BX*4), BX
+	MOVQ tileArgs_steps(DI), R13
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
+eachStep:
 	VMOVUPS (BX), X4
-	VINSERTF128 $1, (BX)(DX*1), Y4, Y4
-	VBROADCASTSS (SI), Y5
+	VINSERTF128 $1, (BX)(R9*1), Y4, Y4
+	VBROADCASTSS (AX), Y5
 	VFMADD231PS Y5, Y4, Y0
-	VBROADCASTSS (SI)(R8*1), Y6
+	VBROADCASTSS (AX)(CX*1), Y6
 	VFMADD231PS Y6, Y4, Y1
-	VBROADCASTSS (SI)(R8*2), Y7
+	VBROADCASTSS (AX)(CX*2), Y7
 	VFMADD231PS Y7, Y4, Y2
-	VBROADCASTSS (SI)(R9*1), Y8
+	VBROADCASTSS (AX)(DX*1), Y8
 	VFMADD231PS Y8, Y4, Y3
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
+	ADDQ R10, AX
+	ADDQ R11, BX
+	DECQ R13
+	JNZ eachStep
 	DECQ tileArgs_left(DI)
-	JNZ segment
-
+	JNZ eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	MOVQ tileArgs_add(DI), CX
-	TESTQ CX, CX
-	JEQ store0
-	VMOVUPS (SI), X4
-	VINSERTF128 $1, (SI)(DX*1), Y4, Y4
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_add(DI), R13
+	CMPQ R13, $0
+	JEQ store
+	VMOVUPS (AX), X4
+	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
 	VADDPS Y4, Y0, Y0
-store0:
-	VMOVUPS X0, (SI)
-	VEXTRACTF128 $1, Y0, (SI)(DX*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store1
-	VMOVUPS (SI), X4
-	VINSERTF128 $1, (SI)(DX*1), Y4, Y4
+	ADDQ CX, AX
+	VMOVUPS (AX), X4
+	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
 	VADDPS Y4, Y1, Y1
-store1:
-	VMOVUPS X1, (SI)
-	VEXTRACTF128 $1, Y1, (SI)(DX*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store2
-	VMOVUPS (SI), X4
-	VINSERTF128 $1, (SI)(DX*1), Y4, Y4
+	ADDQ CX, AX
+	VMOVUPS (AX), X4
+	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
 	VADDPS Y4, Y2, Y2
-store2:
-	VMOVUPS X2, (SI)
-	VEXTRACTF128 $1, Y2, (SI)(DX*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store3
-	VMOVUPS (SI), X4
-	VINSERTF128 $1, (SI)(DX*1), Y4, Y4
+	ADDQ CX, AX
+	VMOVUPS (AX), X4
+	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
 	VADDPS Y4, Y3, Y3
-store3:
-	VMOVUPS X3, (SI)
-	VEXTRACTF128 $1, Y3, (SI)(DX*1)
+	MOVQ tileArgs_c(DI), AX
+store:
+	VMOVUPS X0, (AX)
+	VEXTRACTF128 $1, Y0, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS X1, (AX)
+	VEXTRACTF128 $1, Y1, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS X2, (AX)
+	VEXTRACTF128 $1, Y2, (AX)(R9*1)
+	ADDQ CX, AX
+	VMOVUPS X3, (AX)
+	VEXTRACTF128 $1, Y3, (AX)(R9*1)
 	VZEROUPPER
 	RET
 

@@ -7,57 +7,66 @@
 
 // These kernels compute the tiles of contractions; see tiles.go and tileArgs. They use these registers:
 //
-// 	R0          address of the arguments
-// 	R1, R2      addresses of the elements of A and B at a step; R1 is later the address of a row of C
-// 	R3, R4, R5  number of steps left, address of the next segment, number of segments left
-// 	R6, R7      strides between steps of A and of B; R6 is later the row stride of C
-// 	R8-R17, …   offsets of rows 1, 2, … of A from row 0
-// 	R26, R25, … offsets of vectors 1, 2, … of B, later of C, from vector 0
-//
-// The comment of each tile lists its vector registers. Each element of A is loaded into the first lane of a register.
-// A multiply-add instruction multiplies this lane by all lanes of a vector of B.
+//	R0    address of the arguments
+//	R1    address of the element of A at a step, later of a row of C
+//	R2    address of the row of B at a step
+//	R3    row stride of A, later of C
+//	R4    3 times the row stride of A
+//	R5    5 times the row stride of A
+//	R6    7 times the row stride of A
+//	R7    stride between vectors of B, later of C; in a quad tile, offset of group 1 from group 0
+//	R8    stride between steps of A, minus 8 rows in tiles with more than 8 rows
+//	R9    stride between steps of B
+//	R10   address of the next segment
+//	R11   number of steps left
+//	R12   number of segments left; in a quad tile, offset of group 2
+//	R13   offset of the prefetched element of A; in a quad tile, offset of group 3
+//	R14   2 times the row stride of A
+//	R15   4 times the row stride of A
+//	R16   6 times the row stride of A
+//	R17   2 times the stride between vectors
+//	R19   3 times the stride between vectors
 
-// tile1x1NEON keeps vector v of row i of C in register 1·i + v (V0) and B in V1. Elements of A are in the registers after B.
-// A step has 1 multiply-adds, 2 loads and 4 other instructions.
+// C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
 TEXT tile1x1NEON<>(SB), NOSPLIT, $0-16
-
-	// Load the strides of rows, vectors and steps.
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	MOVD tileArgs_bVector(R0), R7
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
-
+	MOVD tileArgs_bias(R0), R2
+	VLD1R (R2), [V0.S4]
+	MOVD tileArgs_segmentCount(R0), R12
 	// For each segment:
-segment:
-	MOVD (R4), R1
-	MOVD 8(R4), R2
-	ADD $16, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
+eachSegment:
+	MOVD (R10), R1
+	MOVD 8(R10), R2
+	ADD $16, R10
+	MOVD tileArgs_a(R0), R11
+	ADD R1<<2, R11, R1
+	MOVD tileArgs_b(R0), R11
+	ADD R2<<2, R11, R2
+	MOVD tileArgs_steps(R0), R11
 	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-step:
+eachStep:
 	FMOVQ (R2), F1
 	FMOVS (R1), F2
 	WORD $0x4f821020 // fmla v0.4s, v1.4s, v2.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
+	ADD R8, R1
+	ADD R9, R2
+	SUBS $1, R11
+	BNE eachStep
+	SUBS $1, R12
+	BNE eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_add(R0), R11
+	CMP $0, R11
+	BEQ store
 	FMOVQ (R1), F1
 	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
 	MOVD tileArgs_c(R0), R1
@@ -65,1514 +74,1523 @@ store:
 	FMOVQ F0, (R1)
 	RET
 
-// tile1x2NEON keeps vector v of row i of C in register 2·i + v (V0-V1) and B in V2-V3. Elements of A are in the registers after B.
-// A step has 2 multiply-adds, 3 loads and 4 other instructions.
+// C is in registers 0 to 1 and B in registers 2 to 3. Elements of A are in the registers after B.
 TEXT tile1x2NEON<>(SB), NOSPLIT, $0-16
-
-	// Load the strides of rows, vectors and steps.
-	MOVD tileArgs_bVector(R0), R26
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	MOVD tileArgs_bVector(R0), R7
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
+	MOVD tileArgs_bias(R0), R2
+	VLD1R (R2), [V0.S4]
 	VMOV V0.B16, V1.B16
-
+	MOVD tileArgs_segmentCount(R0), R12
 	// For each segment:
-segment:
-	MOVD (R4), R1
-	MOVD 8(R4), R2
-	ADD $16, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
+eachSegment:
+	MOVD (R10), R1
+	MOVD 8(R10), R2
+	ADD $16, R10
+	MOVD tileArgs_a(R0), R11
+	ADD R1<<2, R11, R1
+	MOVD tileArgs_b(R0), R11
+	ADD R2<<2, R11, R2
+	MOVD tileArgs_steps(R0), R11
 	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-step:
+eachStep:
 	FMOVQ (R2), F2
-	WORD $0x3cfa6843 // ldr q3, [x2, x26]
+	WORD $0x3ce76843 // ldr q3, [x2, x7]
 	FMOVS (R1), F4
 	WORD $0x4f841040 // fmla v0.4s, v2.4s, v4.s[0]
 	WORD $0x4f841061 // fmla v1.4s, v3.4s, v4.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
+	ADD R8, R1
+	ADD R9, R2
+	SUBS $1, R11
+	BNE eachStep
+	SUBS $1, R12
+	BNE eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_cVector(R0), R26
-	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_add(R0), R11
+	CMP $0, R11
+	BEQ store
 	FMOVQ (R1), F2
 	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD $0x3cfa6822 // ldr q2, [x1, x26]
+	WORD $0x3ce76822 // ldr q2, [x1, x7]
 	WORD $0x4e22d421 // fadd v1.4s, v1.4s, v2.4s
 	MOVD tileArgs_c(R0), R1
 store:
 	FMOVQ F0, (R1)
-	WORD $0x3cba6821 // str q1, [x1, x26]
+	WORD $0x3ca76821 // str q1, [x1, x7]
 	RET
 
-// tile1x3NEON keeps vector v of row i of C in register 3·i + v (V0-V2) and B in V3-V5. Elements of A are in the registers after B.
-// A step has 3 multiply-adds, 4 loads and 4 other instructions.
+// C is in registers 0 to 2 and B in registers 3 to 5. Elements of A are in the registers after B.
 TEXT tile1x3NEON<>(SB), NOSPLIT, $0-16
-
-	// Load the strides of rows, vectors and steps.
-	MOVD tileArgs_bVector(R0), R26
-	ADD R26, R26, R25
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	MOVD tileArgs_bVector(R0), R7
+	ADD R7, R7, R17
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
+	MOVD tileArgs_bias(R0), R2
+	VLD1R (R2), [V0.S4]
 	VMOV V0.B16, V1.B16
 	VMOV V0.B16, V2.B16
-
+	MOVD tileArgs_segmentCount(R0), R12
 	// For each segment:
-segment:
-	MOVD (R4), R1
-	MOVD 8(R4), R2
-	ADD $16, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
+eachSegment:
+	MOVD (R10), R1
+	MOVD 8(R10), R2
+	ADD $16, R10
+	MOVD tileArgs_a(R0), R11
+	ADD R1<<2, R11, R1
+	MOVD tileArgs_b(R0), R11
+	ADD R2<<2, R11, R2
+	MOVD tileArgs_steps(R0), R11
 	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-step:
+eachStep:
 	FMOVQ (R2), F3
-	WORD $0x3cfa6844 // ldr q4, [x2, x26]
-	WORD $0x3cf96845 // ldr q5, [x2, x25]
+	WORD $0x3ce76844 // ldr q4, [x2, x7]
+	WORD $0x3cf16845 // ldr q5, [x2, x17]
 	FMOVS (R1), F6
 	WORD $0x4f861060 // fmla v0.4s, v3.4s, v6.s[0]
 	WORD $0x4f861081 // fmla v1.4s, v4.4s, v6.s[0]
 	WORD $0x4f8610a2 // fmla v2.4s, v5.4s, v6.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
+	ADD R8, R1
+	ADD R9, R2
+	SUBS $1, R11
+	BNE eachStep
+	SUBS $1, R12
+	BNE eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_cVector(R0), R26
-	ADD R26, R26, R25
-	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	ADD R7, R7, R17
+	MOVD tileArgs_add(R0), R11
+	CMP $0, R11
+	BEQ store
 	FMOVQ (R1), F3
 	WORD $0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
-	WORD $0x3cfa6823 // ldr q3, [x1, x26]
+	WORD $0x3ce76823 // ldr q3, [x1, x7]
 	WORD $0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD $0x3cf96823 // ldr q3, [x1, x25]
+	WORD $0x3cf16823 // ldr q3, [x1, x17]
 	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
 	MOVD tileArgs_c(R0), R1
 store:
 	FMOVQ F0, (R1)
-	WORD $0x3cba6821 // str q1, [x1, x26]
-	WORD $0x3cb96822 // str q2, [x1, x25]
+	WORD $0x3ca76821 // str q1, [x1, x7]
+	WORD $0x3cb16822 // str q2, [x1, x17]
 	RET
 
-// tile1x4NEON keeps vector v of row i of C in register 4·i + v (V0-V3) and B in V4-V7. Elements of A are in the registers after B.
-// A step has 4 multiply-adds, 5 loads and 4 other instructions.
+// C is in registers 0 to 3 and B in registers 4 to 7. Elements of A are in the registers after B.
 TEXT tile1x4NEON<>(SB), NOSPLIT, $0-16
-
-	// Load the strides of rows, vectors and steps.
-	MOVD tileArgs_bVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	MOVD tileArgs_bVector(R0), R7
+	ADD R7, R7, R17
+	ADD R7, R17, R19
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
+	MOVD tileArgs_bias(R0), R2
+	VLD1R (R2), [V0.S4]
 	VMOV V0.B16, V1.B16
 	VMOV V0.B16, V2.B16
 	VMOV V0.B16, V3.B16
-
+	MOVD tileArgs_segmentCount(R0), R12
 	// For each segment:
-segment:
-	MOVD (R4), R1
-	MOVD 8(R4), R2
-	ADD $16, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
+eachSegment:
+	MOVD (R10), R1
+	MOVD 8(R10), R2
+	ADD $16, R10
+	MOVD tileArgs_a(R0), R11
+	ADD R1<<2, R11, R1
+	MOVD tileArgs_b(R0), R11
+	ADD R2<<2, R11, R2
+	MOVD tileArgs_steps(R0), R11
 	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-step:
+eachStep:
 	FMOVQ (R2), F4
-	WORD $0x3cfa6845 // ldr q5, [x2, x26]
-	WORD $0x3cf96846 // ldr q6, [x2, x25]
-	WORD $0x3cf86847 // ldr q7, [x2, x24]
+	WORD $0x3ce76845 // ldr q5, [x2, x7]
+	WORD $0x3cf16846 // ldr q6, [x2, x17]
+	WORD $0x3cf36847 // ldr q7, [x2, x19]
 	FMOVS (R1), F8
 	WORD $0x4f881080 // fmla v0.4s, v4.4s, v8.s[0]
 	WORD $0x4f8810a1 // fmla v1.4s, v5.4s, v8.s[0]
 	WORD $0x4f8810c2 // fmla v2.4s, v6.4s, v8.s[0]
 	WORD $0x4f8810e3 // fmla v3.4s, v7.4s, v8.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
+	ADD R8, R1
+	ADD R9, R2
+	SUBS $1, R11
+	BNE eachStep
+	SUBS $1, R12
+	BNE eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_cVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	ADD R7, R7, R17
+	ADD R7, R17, R19
+	MOVD tileArgs_add(R0), R11
+	CMP $0, R11
+	BEQ store
 	FMOVQ (R1), F4
 	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
-	WORD $0x3cfa6824 // ldr q4, [x1, x26]
+	WORD $0x3ce76824 // ldr q4, [x1, x7]
 	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
-	WORD $0x3cf96824 // ldr q4, [x1, x25]
+	WORD $0x3cf16824 // ldr q4, [x1, x17]
 	WORD $0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	WORD $0x3cf86824 // ldr q4, [x1, x24]
+	WORD $0x3cf36824 // ldr q4, [x1, x19]
 	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
 	MOVD tileArgs_c(R0), R1
 store:
 	FMOVQ F0, (R1)
-	WORD $0x3cba6821 // str q1, [x1, x26]
-	WORD $0x3cb96822 // str q2, [x1, x25]
-	WORD $0x3cb86823 // str q3, [x1, x24]
+	WORD $0x3ca76821 // str q1, [x1, x7]
+	WORD $0x3cb16822 // str q2, [x1, x17]
+	WORD $0x3cb36823 // str q3, [x1, x19]
 	RET
 
-// tile4x1NEON keeps vector v of row i of C in register 1·i + v (V0-V3) and B in V4. Elements of A are in the registers after B.
-// A step has 4 multiply-adds, 5 loads and 4 other instructions.
+// C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
 TEXT tile4x1NEON<>(SB), NOSPLIT, $0-16
-
-	// Load the strides of rows, vectors and steps.
-	MOVD tileArgs_aRow(R0), R8
-	ADD R8, R8, R9
-	ADD R8, R9, R10
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	MOVD tileArgs_bVector(R0), R7
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
-	VLD1R.P 4(R3), [V1.S4]
-	VLD1R.P 4(R3), [V2.S4]
-	VLD1R.P 4(R3), [V3.S4]
-
+	MOVD tileArgs_bias(R0), R2
+	VLD1R (R2), [V0.S4]
+	FMOVS 4(R2), F1
+	VDUP V1.S[0], V1.S4
+	FMOVS 8(R2), F2
+	VDUP V2.S[0], V2.S4
+	FMOVS 12(R2), F3
+	VDUP V3.S[0], V3.S4
+	MOVD tileArgs_segmentCount(R0), R12
 	// For each segment:
-segment:
-	MOVD (R4), R1
-	MOVD 8(R4), R2
-	ADD $16, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
+eachSegment:
+	MOVD (R10), R1
+	MOVD 8(R10), R2
+	ADD $16, R10
+	MOVD tileArgs_a(R0), R11
+	ADD R1<<2, R11, R1
+	MOVD tileArgs_b(R0), R11
+	ADD R2<<2, R11, R2
+	MOVD tileArgs_steps(R0), R11
 	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-step:
+eachStep:
 	FMOVQ (R2), F4
 	FMOVS (R1), F5
 	WORD $0x4f851080 // fmla v0.4s, v4.4s, v5.s[0]
-	FMOVS (R1)(R8), F6
+	FMOVS (R1)(R3), F6
 	WORD $0x4f861081 // fmla v1.4s, v4.4s, v6.s[0]
-	FMOVS (R1)(R9), F7
+	FMOVS (R1)(R14), F7
 	WORD $0x4f871082 // fmla v2.4s, v4.4s, v7.s[0]
-	FMOVS (R1)(R10), F8
+	FMOVS (R1)(R4), F8
 	WORD $0x4f881083 // fmla v3.4s, v4.4s, v8.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
+	ADD R8, R1
+	ADD R9, R2
+	SUBS $1, R11
+	BNE eachStep
+	SUBS $1, R12
+	BNE eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_add(R0), R11
+	CMP $0, R11
+	BEQ store
 	FMOVQ (R1), F4
 	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F4
 	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F4
 	WORD $0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F4
 	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
 	MOVD tileArgs_c(R0), R1
 store:
 	FMOVQ F0, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F1, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F2, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F3, (R1)
 	RET
 
-// tile4x2NEON keeps vector v of row i of C in register 2·i + v (V0-V7) and B in V8-V9. Elements of A are in the registers after B.
-// A step has 8 multiply-adds, 6 loads and 4 other instructions.
+// C is in registers 0 to 7 and B in registers 8 to 9. Elements of A are in the registers after B.
 TEXT tile4x2NEON<>(SB), NOSPLIT, $0-16
-
-	// Load the strides of rows, vectors and steps.
-	MOVD tileArgs_aRow(R0), R8
-	ADD R8, R8, R9
-	ADD R8, R9, R10
-	MOVD tileArgs_bVector(R0), R26
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	MOVD tileArgs_bVector(R0), R7
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
+	MOVD tileArgs_bias(R0), R2
+	VLD1R (R2), [V0.S4]
 	VMOV V0.B16, V1.B16
-	VLD1R.P 4(R3), [V2.S4]
+	FMOVS 4(R2), F2
+	VDUP V2.S[0], V2.S4
 	VMOV V2.B16, V3.B16
-	VLD1R.P 4(R3), [V4.S4]
+	FMOVS 8(R2), F4
+	VDUP V4.S[0], V4.S4
 	VMOV V4.B16, V5.B16
-	VLD1R.P 4(R3), [V6.S4]
+	FMOVS 12(R2), F6
+	VDUP V6.S[0], V6.S4
 	VMOV V6.B16, V7.B16
-
+	MOVD tileArgs_segmentCount(R0), R12
 	// For each segment:
-segment:
-	MOVD (R4), R1
-	MOVD 8(R4), R2
-	ADD $16, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
+eachSegment:
+	MOVD (R10), R1
+	MOVD 8(R10), R2
+	ADD $16, R10
+	MOVD tileArgs_a(R0), R11
+	ADD R1<<2, R11, R1
+	MOVD tileArgs_b(R0), R11
+	ADD R2<<2, R11, R2
+	MOVD tileArgs_steps(R0), R11
 	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-step:
+eachStep:
 	FMOVQ (R2), F8
-	WORD $0x3cfa6849 // ldr q9, [x2, x26]
+	WORD $0x3ce76849 // ldr q9, [x2, x7]
 	FMOVS (R1), F10
 	WORD $0x4f8a1100 // fmla v0.4s, v8.4s, v10.s[0]
 	WORD $0x4f8a1121 // fmla v1.4s, v9.4s, v10.s[0]
-	FMOVS (R1)(R8), F11
+	FMOVS (R1)(R3), F11
 	WORD $0x4f8b1102 // fmla v2.4s, v8.4s, v11.s[0]
 	WORD $0x4f8b1123 // fmla v3.4s, v9.4s, v11.s[0]
-	FMOVS (R1)(R9), F12
+	FMOVS (R1)(R14), F12
 	WORD $0x4f8c1104 // fmla v4.4s, v8.4s, v12.s[0]
 	WORD $0x4f8c1125 // fmla v5.4s, v9.4s, v12.s[0]
-	FMOVS (R1)(R10), F13
+	FMOVS (R1)(R4), F13
 	WORD $0x4f8d1106 // fmla v6.4s, v8.4s, v13.s[0]
 	WORD $0x4f8d1127 // fmla v7.4s, v9.4s, v13.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
+	ADD R8, R1
+	ADD R9, R2
+	SUBS $1, R11
+	BNE eachStep
+	SUBS $1, R12
+	BNE eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_cVector(R0), R26
-	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_add(R0), R11
+	CMP $0, R11
+	BEQ store
 	FMOVQ (R1), F8
 	WORD $0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
-	WORD $0x3cfa6828 // ldr q8, [x1, x26]
+	WORD $0x3ce76828 // ldr q8, [x1, x7]
 	WORD $0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F8
 	WORD $0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
-	WORD $0x3cfa6828 // ldr q8, [x1, x26]
+	WORD $0x3ce76828 // ldr q8, [x1, x7]
 	WORD $0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F8
 	WORD $0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD $0x3cfa6828 // ldr q8, [x1, x26]
+	WORD $0x3ce76828 // ldr q8, [x1, x7]
 	WORD $0x4e28d4a5 // fadd v5.4s, v5.4s, v8.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F8
 	WORD $0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
-	WORD $0x3cfa6828 // ldr q8, [x1, x26]
+	WORD $0x3ce76828 // ldr q8, [x1, x7]
 	WORD $0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
 	MOVD tileArgs_c(R0), R1
 store:
 	FMOVQ F0, (R1)
-	WORD $0x3cba6821 // str q1, [x1, x26]
-	ADD R6, R1
+	WORD $0x3ca76821 // str q1, [x1, x7]
+	ADD R3, R1
 	FMOVQ F2, (R1)
-	WORD $0x3cba6823 // str q3, [x1, x26]
-	ADD R6, R1
+	WORD $0x3ca76823 // str q3, [x1, x7]
+	ADD R3, R1
 	FMOVQ F4, (R1)
-	WORD $0x3cba6825 // str q5, [x1, x26]
-	ADD R6, R1
+	WORD $0x3ca76825 // str q5, [x1, x7]
+	ADD R3, R1
 	FMOVQ F6, (R1)
-	WORD $0x3cba6827 // str q7, [x1, x26]
+	WORD $0x3ca76827 // str q7, [x1, x7]
 	RET
 
-// tile4x3NEON keeps vector v of row i of C in register 3·i + v (V0-V11) and B in V12-V14. Elements of A are in the registers after B.
-// A step has 12 multiply-adds, 7 loads and 4 other instructions.
+// C is in registers 0 to 11 and B in registers 12 to 14. Elements of A are in the registers after B.
 TEXT tile4x3NEON<>(SB), NOSPLIT, $0-16
-
-	// Load the strides of rows, vectors and steps.
-	MOVD tileArgs_aRow(R0), R8
-	ADD R8, R8, R9
-	ADD R8, R9, R10
-	MOVD tileArgs_bVector(R0), R26
-	ADD R26, R26, R25
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	MOVD tileArgs_bVector(R0), R7
+	ADD R7, R7, R17
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
+	MOVD tileArgs_bias(R0), R2
+	VLD1R (R2), [V0.S4]
 	VMOV V0.B16, V1.B16
 	VMOV V0.B16, V2.B16
-	VLD1R.P 4(R3), [V3.S4]
+	FMOVS 4(R2), F3
+	VDUP V3.S[0], V3.S4
 	VMOV V3.B16, V4.B16
 	VMOV V3.B16, V5.B16
-	VLD1R.P 4(R3), [V6.S4]
+	FMOVS 8(R2), F6
+	VDUP V6.S[0], V6.S4
 	VMOV V6.B16, V7.B16
 	VMOV V6.B16, V8.B16
-	VLD1R.P 4(R3), [V9.S4]
+	FMOVS 12(R2), F9
+	VDUP V9.S[0], V9.S4
 	VMOV V9.B16, V10.B16
 	VMOV V9.B16, V11.B16
-
+	MOVD tileArgs_segmentCount(R0), R12
 	// For each segment:
-segment:
-	MOVD (R4), R1
-	MOVD 8(R4), R2
-	ADD $16, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
+eachSegment:
+	MOVD (R10), R1
+	MOVD 8(R10), R2
+	ADD $16, R10
+	MOVD tileArgs_a(R0), R11
+	ADD R1<<2, R11, R1
+	MOVD tileArgs_b(R0), R11
+	ADD R2<<2, R11, R2
+	MOVD tileArgs_steps(R0), R11
 	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-step:
+eachStep:
 	FMOVQ (R2), F12
-	WORD $0x3cfa684d // ldr q13, [x2, x26]
-	WORD $0x3cf9684e // ldr q14, [x2, x25]
+	WORD $0x3ce7684d // ldr q13, [x2, x7]
+	WORD $0x3cf1684e // ldr q14, [x2, x17]
 	FMOVS (R1), F15
 	WORD $0x4f8f1180 // fmla v0.4s, v12.4s, v15.s[0]
 	WORD $0x4f8f11a1 // fmla v1.4s, v13.4s, v15.s[0]
 	WORD $0x4f8f11c2 // fmla v2.4s, v14.4s, v15.s[0]
-	FMOVS (R1)(R8), F16
+	FMOVS (R1)(R3), F16
 	WORD $0x4f901183 // fmla v3.4s, v12.4s, v16.s[0]
 	WORD $0x4f9011a4 // fmla v4.4s, v13.4s, v16.s[0]
 	WORD $0x4f9011c5 // fmla v5.4s, v14.4s, v16.s[0]
-	FMOVS (R1)(R9), F17
+	FMOVS (R1)(R14), F17
 	WORD $0x4f911186 // fmla v6.4s, v12.4s, v17.s[0]
 	WORD $0x4f9111a7 // fmla v7.4s, v13.4s, v17.s[0]
 	WORD $0x4f9111c8 // fmla v8.4s, v14.4s, v17.s[0]
-	FMOVS (R1)(R10), F18
+	FMOVS (R1)(R4), F18
 	WORD $0x4f921189 // fmla v9.4s, v12.4s, v18.s[0]
 	WORD $0x4f9211aa // fmla v10.4s, v13.4s, v18.s[0]
 	WORD $0x4f9211cb // fmla v11.4s, v14.4s, v18.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
+	ADD R8, R1
+	ADD R9, R2
+	SUBS $1, R11
+	BNE eachStep
+	SUBS $1, R12
+	BNE eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_cVector(R0), R26
-	ADD R26, R26, R25
-	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	ADD R7, R7, R17
+	MOVD tileArgs_add(R0), R11
+	CMP $0, R11
+	BEQ store
 	FMOVQ (R1), F12
 	WORD $0x4e2cd400 // fadd v0.4s, v0.4s, v12.4s
-	WORD $0x3cfa682c // ldr q12, [x1, x26]
+	WORD $0x3ce7682c // ldr q12, [x1, x7]
 	WORD $0x4e2cd421 // fadd v1.4s, v1.4s, v12.4s
-	WORD $0x3cf9682c // ldr q12, [x1, x25]
+	WORD $0x3cf1682c // ldr q12, [x1, x17]
 	WORD $0x4e2cd442 // fadd v2.4s, v2.4s, v12.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F12
 	WORD $0x4e2cd463 // fadd v3.4s, v3.4s, v12.4s
-	WORD $0x3cfa682c // ldr q12, [x1, x26]
+	WORD $0x3ce7682c // ldr q12, [x1, x7]
 	WORD $0x4e2cd484 // fadd v4.4s, v4.4s, v12.4s
-	WORD $0x3cf9682c // ldr q12, [x1, x25]
+	WORD $0x3cf1682c // ldr q12, [x1, x17]
 	WORD $0x4e2cd4a5 // fadd v5.4s, v5.4s, v12.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F12
 	WORD $0x4e2cd4c6 // fadd v6.4s, v6.4s, v12.4s
-	WORD $0x3cfa682c // ldr q12, [x1, x26]
+	WORD $0x3ce7682c // ldr q12, [x1, x7]
 	WORD $0x4e2cd4e7 // fadd v7.4s, v7.4s, v12.4s
-	WORD $0x3cf9682c // ldr q12, [x1, x25]
+	WORD $0x3cf1682c // ldr q12, [x1, x17]
 	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F12
 	WORD $0x4e2cd529 // fadd v9.4s, v9.4s, v12.4s
-	WORD $0x3cfa682c // ldr q12, [x1, x26]
+	WORD $0x3ce7682c // ldr q12, [x1, x7]
 	WORD $0x4e2cd54a // fadd v10.4s, v10.4s, v12.4s
-	WORD $0x3cf9682c // ldr q12, [x1, x25]
+	WORD $0x3cf1682c // ldr q12, [x1, x17]
 	WORD $0x4e2cd56b // fadd v11.4s, v11.4s, v12.4s
 	MOVD tileArgs_c(R0), R1
 store:
 	FMOVQ F0, (R1)
-	WORD $0x3cba6821 // str q1, [x1, x26]
-	WORD $0x3cb96822 // str q2, [x1, x25]
-	ADD R6, R1
+	WORD $0x3ca76821 // str q1, [x1, x7]
+	WORD $0x3cb16822 // str q2, [x1, x17]
+	ADD R3, R1
 	FMOVQ F3, (R1)
-	WORD $0x3cba6824 // str q4, [x1, x26]
-	WORD $0x3cb96825 // str q5, [x1, x25]
-	ADD R6, R1
+	WORD $0x3ca76824 // str q4, [x1, x7]
+	WORD $0x3cb16825 // str q5, [x1, x17]
+	ADD R3, R1
 	FMOVQ F6, (R1)
-	WORD $0x3cba6827 // str q7, [x1, x26]
-	WORD $0x3cb96828 // str q8, [x1, x25]
-	ADD R6, R1
+	WORD $0x3ca76827 // str q7, [x1, x7]
+	WORD $0x3cb16828 // str q8, [x1, x17]
+	ADD R3, R1
 	FMOVQ F9, (R1)
-	WORD $0x3cba682a // str q10, [x1, x26]
-	WORD $0x3cb9682b // str q11, [x1, x25]
+	WORD $0x3ca7682a // str q10, [x1, x7]
+	WORD $0x3cb1682b // str q11, [x1, x17]
 	RET
 
-// tile4x4NEON keeps vector v of row i of C in register 4·i + v (V0-V15) and B in V16-V19. Elements of A are in the registers after B.
-// A step has 16 multiply-adds, 8 loads and 4 other instructions.
+// C is in registers 0 to 15 and B in registers 16 to 19. Elements of A are in the registers after B.
 TEXT tile4x4NEON<>(SB), NOSPLIT, $0-16
-
-	// Load the strides of rows, vectors and steps.
-	MOVD tileArgs_aRow(R0), R8
-	ADD R8, R8, R9
-	ADD R8, R9, R10
-	MOVD tileArgs_bVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	MOVD tileArgs_bVector(R0), R7
+	ADD R7, R7, R17
+	ADD R7, R17, R19
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
+	MOVD tileArgs_bias(R0), R2
+	VLD1R (R2), [V0.S4]
 	VMOV V0.B16, V1.B16
 	VMOV V0.B16, V2.B16
 	VMOV V0.B16, V3.B16
-	VLD1R.P 4(R3), [V4.S4]
+	FMOVS 4(R2), F4
+	VDUP V4.S[0], V4.S4
 	VMOV V4.B16, V5.B16
 	VMOV V4.B16, V6.B16
 	VMOV V4.B16, V7.B16
-	VLD1R.P 4(R3), [V8.S4]
+	FMOVS 8(R2), F8
+	VDUP V8.S[0], V8.S4
 	VMOV V8.B16, V9.B16
 	VMOV V8.B16, V10.B16
 	VMOV V8.B16, V11.B16
-	VLD1R.P 4(R3), [V12.S4]
+	FMOVS 12(R2), F12
+	VDUP V12.S[0], V12.S4
 	VMOV V12.B16, V13.B16
 	VMOV V12.B16, V14.B16
 	VMOV V12.B16, V15.B16
-
+	MOVD tileArgs_segmentCount(R0), R12
 	// For each segment:
-segment:
-	MOVD (R4), R1
-	MOVD 8(R4), R2
-	ADD $16, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
+eachSegment:
+	MOVD (R10), R1
+	MOVD 8(R10), R2
+	ADD $16, R10
+	MOVD tileArgs_a(R0), R11
+	ADD R1<<2, R11, R1
+	MOVD tileArgs_b(R0), R11
+	ADD R2<<2, R11, R2
+	MOVD tileArgs_steps(R0), R11
 	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-step:
+eachStep:
 	FMOVQ (R2), F16
-	WORD $0x3cfa6851 // ldr q17, [x2, x26]
-	WORD $0x3cf96852 // ldr q18, [x2, x25]
-	WORD $0x3cf86853 // ldr q19, [x2, x24]
+	WORD $0x3ce76851 // ldr q17, [x2, x7]
+	WORD $0x3cf16852 // ldr q18, [x2, x17]
+	WORD $0x3cf36853 // ldr q19, [x2, x19]
 	FMOVS (R1), F20
 	WORD $0x4f941200 // fmla v0.4s, v16.4s, v20.s[0]
 	WORD $0x4f941221 // fmla v1.4s, v17.4s, v20.s[0]
 	WORD $0x4f941242 // fmla v2.4s, v18.4s, v20.s[0]
 	WORD $0x4f941263 // fmla v3.4s, v19.4s, v20.s[0]
-	FMOVS (R1)(R8), F21
+	FMOVS (R1)(R3), F21
 	WORD $0x4f951204 // fmla v4.4s, v16.4s, v21.s[0]
 	WORD $0x4f951225 // fmla v5.4s, v17.4s, v21.s[0]
 	WORD $0x4f951246 // fmla v6.4s, v18.4s, v21.s[0]
 	WORD $0x4f951267 // fmla v7.4s, v19.4s, v21.s[0]
-	FMOVS (R1)(R9), F22
+	FMOVS (R1)(R14), F22
 	WORD $0x4f961208 // fmla v8.4s, v16.4s, v22.s[0]
 	WORD $0x4f961229 // fmla v9.4s, v17.4s, v22.s[0]
 	WORD $0x4f96124a // fmla v10.4s, v18.4s, v22.s[0]
 	WORD $0x4f96126b // fmla v11.4s, v19.4s, v22.s[0]
-	FMOVS (R1)(R10), F23
+	FMOVS (R1)(R4), F23
 	WORD $0x4f97120c // fmla v12.4s, v16.4s, v23.s[0]
 	WORD $0x4f97122d // fmla v13.4s, v17.4s, v23.s[0]
 	WORD $0x4f97124e // fmla v14.4s, v18.4s, v23.s[0]
 	WORD $0x4f97126f // fmla v15.4s, v19.4s, v23.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
+	ADD R8, R1
+	ADD R9, R2
+	SUBS $1, R11
+	BNE eachStep
+	SUBS $1, R12
+	BNE eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_cVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	ADD R7, R7, R17
+	ADD R7, R17, R19
+	MOVD tileArgs_add(R0), R11
+	CMP $0, R11
+	BEQ store
 	FMOVQ (R1), F16
 	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
-	WORD $0x3cfa6830 // ldr q16, [x1, x26]
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
 	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
-	WORD $0x3cf96830 // ldr q16, [x1, x25]
+	WORD $0x3cf16830 // ldr q16, [x1, x17]
 	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
-	WORD $0x3cf86830 // ldr q16, [x1, x24]
+	WORD $0x3cf36830 // ldr q16, [x1, x19]
 	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
-	WORD $0x3cfa6830 // ldr q16, [x1, x26]
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
 	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
-	WORD $0x3cf96830 // ldr q16, [x1, x25]
+	WORD $0x3cf16830 // ldr q16, [x1, x17]
 	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
-	WORD $0x3cf86830 // ldr q16, [x1, x24]
+	WORD $0x3cf36830 // ldr q16, [x1, x19]
 	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
-	WORD $0x3cfa6830 // ldr q16, [x1, x26]
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
 	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
-	WORD $0x3cf96830 // ldr q16, [x1, x25]
+	WORD $0x3cf16830 // ldr q16, [x1, x17]
 	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
-	WORD $0x3cf86830 // ldr q16, [x1, x24]
+	WORD $0x3cf36830 // ldr q16, [x1, x19]
 	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
-	WORD $0x3cfa6830 // ldr q16, [x1, x26]
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
 	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
-	WORD $0x3cf96830 // ldr q16, [x1, x25]
+	WORD $0x3cf16830 // ldr q16, [x1, x17]
 	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
-	WORD $0x3cf86830 // ldr q16, [x1, x24]
+	WORD $0x3cf36830 // ldr q16, [x1, x19]
 	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
 	MOVD tileArgs_c(R0), R1
 store:
 	FMOVQ F0, (R1)
-	WORD $0x3cba6821 // str q1, [x1, x26]
-	WORD $0x3cb96822 // str q2, [x1, x25]
-	WORD $0x3cb86823 // str q3, [x1, x24]
-	ADD R6, R1
+	WORD $0x3ca76821 // str q1, [x1, x7]
+	WORD $0x3cb16822 // str q2, [x1, x17]
+	WORD $0x3cb36823 // str q3, [x1, x19]
+	ADD R3, R1
 	FMOVQ F4, (R1)
-	WORD $0x3cba6825 // str q5, [x1, x26]
-	WORD $0x3cb96826 // str q6, [x1, x25]
-	WORD $0x3cb86827 // str q7, [x1, x24]
-	ADD R6, R1
+	WORD $0x3ca76825 // str q5, [x1, x7]
+	WORD $0x3cb16826 // str q6, [x1, x17]
+	WORD $0x3cb36827 // str q7, [x1, x19]
+	ADD R3, R1
 	FMOVQ F8, (R1)
-	WORD $0x3cba6829 // str q9, [x1, x26]
-	WORD $0x3cb9682a // str q10, [x1, x25]
-	WORD $0x3cb8682b // str q11, [x1, x24]
-	ADD R6, R1
+	WORD $0x3ca76829 // str q9, [x1, x7]
+	WORD $0x3cb1682a // str q10, [x1, x17]
+	WORD $0x3cb3682b // str q11, [x1, x19]
+	ADD R3, R1
 	FMOVQ F12, (R1)
-	WORD $0x3cba682d // str q13, [x1, x26]
-	WORD $0x3cb9682e // str q14, [x1, x25]
-	WORD $0x3cb8682f // str q15, [x1, x24]
+	WORD $0x3ca7682d // str q13, [x1, x7]
+	WORD $0x3cb1682e // str q14, [x1, x17]
+	WORD $0x3cb3682f // str q15, [x1, x19]
 	RET
 
-// tile6x4NEON keeps vector v of row i of C in register 4·i + v (V0-V23) and B in V24-V27. Elements of A are in the registers after B.
-// A step has 24 multiply-adds, 10 loads and 4 other instructions.
+// C is in registers 0 to 23 and B in registers 24 to 27. Elements of A are in the registers after B.
 TEXT tile6x4NEON<>(SB), NOSPLIT, $0-16
-
-	// Load the strides of rows, vectors and steps.
-	MOVD tileArgs_aRow(R0), R8
-	ADD R8, R8, R9
-	ADD R8, R9, R10
-	ADD R8, R10, R11
-	ADD R8, R11, R12
-	MOVD tileArgs_bVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	ADD R3, R4, R15
+	ADD R3, R15, R5
+	MOVD tileArgs_bVector(R0), R7
+	ADD R7, R7, R17
+	ADD R7, R17, R19
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
+	MOVD tileArgs_bias(R0), R2
+	VLD1R (R2), [V0.S4]
 	VMOV V0.B16, V1.B16
 	VMOV V0.B16, V2.B16
 	VMOV V0.B16, V3.B16
-	VLD1R.P 4(R3), [V4.S4]
+	FMOVS 4(R2), F4
+	VDUP V4.S[0], V4.S4
 	VMOV V4.B16, V5.B16
 	VMOV V4.B16, V6.B16
 	VMOV V4.B16, V7.B16
-	VLD1R.P 4(R3), [V8.S4]
+	FMOVS 8(R2), F8
+	VDUP V8.S[0], V8.S4
 	VMOV V8.B16, V9.B16
 	VMOV V8.B16, V10.B16
 	VMOV V8.B16, V11.B16
-	VLD1R.P 4(R3), [V12.S4]
+	FMOVS 12(R2), F12
+	VDUP V12.S[0], V12.S4
 	VMOV V12.B16, V13.B16
 	VMOV V12.B16, V14.B16
 	VMOV V12.B16, V15.B16
-	VLD1R.P 4(R3), [V16.S4]
+	FMOVS 16(R2), F16
+	VDUP V16.S[0], V16.S4
 	VMOV V16.B16, V17.B16
 	VMOV V16.B16, V18.B16
 	VMOV V16.B16, V19.B16
-	VLD1R.P 4(R3), [V20.S4]
+	FMOVS 20(R2), F20
+	VDUP V20.S[0], V20.S4
 	VMOV V20.B16, V21.B16
 	VMOV V20.B16, V22.B16
 	VMOV V20.B16, V23.B16
-
+	MOVD tileArgs_segmentCount(R0), R12
 	// For each segment:
-segment:
-	MOVD (R4), R1
-	MOVD 8(R4), R2
-	ADD $16, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
+eachSegment:
+	MOVD (R10), R1
+	MOVD 8(R10), R2
+	ADD $16, R10
+	MOVD tileArgs_a(R0), R11
+	ADD R1<<2, R11, R1
+	MOVD tileArgs_b(R0), R11
+	ADD R2<<2, R11, R2
+	MOVD tileArgs_steps(R0), R11
 	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-step:
+eachStep:
 	FMOVQ (R2), F24
-	WORD $0x3cfa6859 // ldr q25, [x2, x26]
-	WORD $0x3cf9685a // ldr q26, [x2, x25]
-	WORD $0x3cf8685b // ldr q27, [x2, x24]
+	WORD $0x3ce76859 // ldr q25, [x2, x7]
+	WORD $0x3cf1685a // ldr q26, [x2, x17]
+	WORD $0x3cf3685b // ldr q27, [x2, x19]
 	FMOVS (R1), F28
 	WORD $0x4f9c1300 // fmla v0.4s, v24.4s, v28.s[0]
 	WORD $0x4f9c1321 // fmla v1.4s, v25.4s, v28.s[0]
 	WORD $0x4f9c1342 // fmla v2.4s, v26.4s, v28.s[0]
 	WORD $0x4f9c1363 // fmla v3.4s, v27.4s, v28.s[0]
-	FMOVS (R1)(R8), F29
+	FMOVS (R1)(R3), F29
 	WORD $0x4f9d1304 // fmla v4.4s, v24.4s, v29.s[0]
 	WORD $0x4f9d1325 // fmla v5.4s, v25.4s, v29.s[0]
 	WORD $0x4f9d1346 // fmla v6.4s, v26.4s, v29.s[0]
 	WORD $0x4f9d1367 // fmla v7.4s, v27.4s, v29.s[0]
-	FMOVS (R1)(R9), F30
+	FMOVS (R1)(R14), F30
 	WORD $0x4f9e1308 // fmla v8.4s, v24.4s, v30.s[0]
 	WORD $0x4f9e1329 // fmla v9.4s, v25.4s, v30.s[0]
 	WORD $0x4f9e134a // fmla v10.4s, v26.4s, v30.s[0]
 	WORD $0x4f9e136b // fmla v11.4s, v27.4s, v30.s[0]
-	FMOVS (R1)(R10), F31
+	FMOVS (R1)(R4), F31
 	WORD $0x4f9f130c // fmla v12.4s, v24.4s, v31.s[0]
 	WORD $0x4f9f132d // fmla v13.4s, v25.4s, v31.s[0]
 	WORD $0x4f9f134e // fmla v14.4s, v26.4s, v31.s[0]
 	WORD $0x4f9f136f // fmla v15.4s, v27.4s, v31.s[0]
-	FMOVS (R1)(R11), F28
+	FMOVS (R1)(R15), F28
 	WORD $0x4f9c1310 // fmla v16.4s, v24.4s, v28.s[0]
 	WORD $0x4f9c1331 // fmla v17.4s, v25.4s, v28.s[0]
 	WORD $0x4f9c1352 // fmla v18.4s, v26.4s, v28.s[0]
 	WORD $0x4f9c1373 // fmla v19.4s, v27.4s, v28.s[0]
-	FMOVS (R1)(R12), F29
+	FMOVS (R1)(R5), F29
 	WORD $0x4f9d1314 // fmla v20.4s, v24.4s, v29.s[0]
 	WORD $0x4f9d1335 // fmla v21.4s, v25.4s, v29.s[0]
 	WORD $0x4f9d1356 // fmla v22.4s, v26.4s, v29.s[0]
 	WORD $0x4f9d1377 // fmla v23.4s, v27.4s, v29.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
+	ADD R8, R1
+	ADD R9, R2
+	SUBS $1, R11
+	BNE eachStep
+	SUBS $1, R12
+	BNE eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_cVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	ADD R7, R7, R17
+	ADD R7, R17, R19
+	MOVD tileArgs_add(R0), R11
+	CMP $0, R11
+	BEQ store
 	FMOVQ (R1), F24
 	WORD $0x4e38d400 // fadd v0.4s, v0.4s, v24.4s
-	WORD $0x3cfa6838 // ldr q24, [x1, x26]
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
 	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
-	WORD $0x3cf96838 // ldr q24, [x1, x25]
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
 	WORD $0x4e38d442 // fadd v2.4s, v2.4s, v24.4s
-	WORD $0x3cf86838 // ldr q24, [x1, x24]
+	WORD $0x3cf36838 // ldr q24, [x1, x19]
 	WORD $0x4e38d463 // fadd v3.4s, v3.4s, v24.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F24
 	WORD $0x4e38d484 // fadd v4.4s, v4.4s, v24.4s
-	WORD $0x3cfa6838 // ldr q24, [x1, x26]
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
 	WORD $0x4e38d4a5 // fadd v5.4s, v5.4s, v24.4s
-	WORD $0x3cf96838 // ldr q24, [x1, x25]
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
 	WORD $0x4e38d4c6 // fadd v6.4s, v6.4s, v24.4s
-	WORD $0x3cf86838 // ldr q24, [x1, x24]
+	WORD $0x3cf36838 // ldr q24, [x1, x19]
 	WORD $0x4e38d4e7 // fadd v7.4s, v7.4s, v24.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F24
 	WORD $0x4e38d508 // fadd v8.4s, v8.4s, v24.4s
-	WORD $0x3cfa6838 // ldr q24, [x1, x26]
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
 	WORD $0x4e38d529 // fadd v9.4s, v9.4s, v24.4s
-	WORD $0x3cf96838 // ldr q24, [x1, x25]
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
 	WORD $0x4e38d54a // fadd v10.4s, v10.4s, v24.4s
-	WORD $0x3cf86838 // ldr q24, [x1, x24]
+	WORD $0x3cf36838 // ldr q24, [x1, x19]
 	WORD $0x4e38d56b // fadd v11.4s, v11.4s, v24.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F24
 	WORD $0x4e38d58c // fadd v12.4s, v12.4s, v24.4s
-	WORD $0x3cfa6838 // ldr q24, [x1, x26]
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
 	WORD $0x4e38d5ad // fadd v13.4s, v13.4s, v24.4s
-	WORD $0x3cf96838 // ldr q24, [x1, x25]
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
 	WORD $0x4e38d5ce // fadd v14.4s, v14.4s, v24.4s
-	WORD $0x3cf86838 // ldr q24, [x1, x24]
+	WORD $0x3cf36838 // ldr q24, [x1, x19]
 	WORD $0x4e38d5ef // fadd v15.4s, v15.4s, v24.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F24
 	WORD $0x4e38d610 // fadd v16.4s, v16.4s, v24.4s
-	WORD $0x3cfa6838 // ldr q24, [x1, x26]
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
 	WORD $0x4e38d631 // fadd v17.4s, v17.4s, v24.4s
-	WORD $0x3cf96838 // ldr q24, [x1, x25]
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
 	WORD $0x4e38d652 // fadd v18.4s, v18.4s, v24.4s
-	WORD $0x3cf86838 // ldr q24, [x1, x24]
+	WORD $0x3cf36838 // ldr q24, [x1, x19]
 	WORD $0x4e38d673 // fadd v19.4s, v19.4s, v24.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F24
 	WORD $0x4e38d694 // fadd v20.4s, v20.4s, v24.4s
-	WORD $0x3cfa6838 // ldr q24, [x1, x26]
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
 	WORD $0x4e38d6b5 // fadd v21.4s, v21.4s, v24.4s
-	WORD $0x3cf96838 // ldr q24, [x1, x25]
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
 	WORD $0x4e38d6d6 // fadd v22.4s, v22.4s, v24.4s
-	WORD $0x3cf86838 // ldr q24, [x1, x24]
+	WORD $0x3cf36838 // ldr q24, [x1, x19]
 	WORD $0x4e38d6f7 // fadd v23.4s, v23.4s, v24.4s
 	MOVD tileArgs_c(R0), R1
 store:
 	FMOVQ F0, (R1)
-	WORD $0x3cba6821 // str q1, [x1, x26]
-	WORD $0x3cb96822 // str q2, [x1, x25]
-	WORD $0x3cb86823 // str q3, [x1, x24]
-	ADD R6, R1
+	WORD $0x3ca76821 // str q1, [x1, x7]
+	WORD $0x3cb16822 // str q2, [x1, x17]
+	WORD $0x3cb36823 // str q3, [x1, x19]
+	ADD R3, R1
 	FMOVQ F4, (R1)
-	WORD $0x3cba6825 // str q5, [x1, x26]
-	WORD $0x3cb96826 // str q6, [x1, x25]
-	WORD $0x3cb86827 // str q7, [x1, x24]
-	ADD R6, R1
+	WORD $0x3ca76825 // str q5, [x1, x7]
+	WORD $0x3cb16826 // str q6, [x1, x17]
+	WORD $0x3cb36827 // str q7, [x1, x19]
+	ADD R3, R1
 	FMOVQ F8, (R1)
-	WORD $0x3cba6829 // str q9, [x1, x26]
-	WORD $0x3cb9682a // str q10, [x1, x25]
-	WORD $0x3cb8682b // str q11, [x1, x24]
-	ADD R6, R1
+	WORD $0x3ca76829 // str q9, [x1, x7]
+	WORD $0x3cb1682a // str q10, [x1, x17]
+	WORD $0x3cb3682b // str q11, [x1, x19]
+	ADD R3, R1
 	FMOVQ F12, (R1)
-	WORD $0x3cba682d // str q13, [x1, x26]
-	WORD $0x3cb9682e // str q14, [x1, x25]
-	WORD $0x3cb8682f // str q15, [x1, x24]
-	ADD R6, R1
+	WORD $0x3ca7682d // str q13, [x1, x7]
+	WORD $0x3cb1682e // str q14, [x1, x17]
+	WORD $0x3cb3682f // str q15, [x1, x19]
+	ADD R3, R1
 	FMOVQ F16, (R1)
-	WORD $0x3cba6831 // str q17, [x1, x26]
-	WORD $0x3cb96832 // str q18, [x1, x25]
-	WORD $0x3cb86833 // str q19, [x1, x24]
-	ADD R6, R1
+	WORD $0x3ca76831 // str q17, [x1, x7]
+	WORD $0x3cb16832 // str q18, [x1, x17]
+	WORD $0x3cb36833 // str q19, [x1, x19]
+	ADD R3, R1
 	FMOVQ F20, (R1)
-	WORD $0x3cba6835 // str q21, [x1, x26]
-	WORD $0x3cb96836 // str q22, [x1, x25]
-	WORD $0x3cb86837 // str q23, [x1, x24]
+	WORD $0x3ca76835 // str q21, [x1, x7]
+	WORD $0x3cb16836 // str q22, [x1, x17]
+	WORD $0x3cb36837 // str q23, [x1, x19]
 	RET
 
-// tile8x1NEON keeps vector v of row i of C in register 1·i + v (V0-V7) and B in V8. Elements of A are in the registers after B.
-// A step has 8 multiply-adds, 9 loads and 4 other instructions.
+// C is in registers 0 to 7 and B in registers 8 to 8. Elements of A are in the registers after B.
 TEXT tile8x1NEON<>(SB), NOSPLIT, $0-16
-
-	// Load the strides of rows, vectors and steps.
-	MOVD tileArgs_aRow(R0), R8
-	ADD R8, R8, R9
-	ADD R8, R9, R10
-	ADD R8, R10, R11
-	ADD R8, R11, R12
-	ADD R8, R12, R13
-	ADD R8, R13, R14
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	ADD R3, R4, R15
+	ADD R3, R15, R5
+	ADD R3, R5, R16
+	ADD R3, R16, R6
+	MOVD tileArgs_bVector(R0), R7
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
-	VLD1R.P 4(R3), [V1.S4]
-	VLD1R.P 4(R3), [V2.S4]
-	VLD1R.P 4(R3), [V3.S4]
-	VLD1R.P 4(R3), [V4.S4]
-	VLD1R.P 4(R3), [V5.S4]
-	VLD1R.P 4(R3), [V6.S4]
-	VLD1R.P 4(R3), [V7.S4]
-
+	MOVD tileArgs_bias(R0), R2
+	VLD1R (R2), [V0.S4]
+	FMOVS 4(R2), F1
+	VDUP V1.S[0], V1.S4
+	FMOVS 8(R2), F2
+	VDUP V2.S[0], V2.S4
+	FMOVS 12(R2), F3
+	VDUP V3.S[0], V3.S4
+	FMOVS 16(R2), F4
+	VDUP V4.S[0], V4.S4
+	FMOVS 20(R2), F5
+	VDUP V5.S[0], V5.S4
+	FMOVS 24(R2), F6
+	VDUP V6.S[0], V6.S4
+	FMOVS 28(R2), F7
+	VDUP V7.S[0], V7.S4
+	MOVD tileArgs_segmentCount(R0), R12
 	// For each segment:
-segment:
-	MOVD (R4), R1
-	MOVD 8(R4), R2
-	ADD $16, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
+eachSegment:
+	MOVD (R10), R1
+	MOVD 8(R10), R2
+	ADD $16, R10
+	MOVD tileArgs_a(R0), R11
+	ADD R1<<2, R11, R1
+	MOVD tileArgs_b(R0), R11
+	ADD R2<<2, R11, R2
+	MOVD tileArgs_steps(R0), R11
 	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-step:
+eachStep:
 	FMOVQ (R2), F8
 	FMOVS (R1), F9
 	WORD $0x4f891100 // fmla v0.4s, v8.4s, v9.s[0]
-	FMOVS (R1)(R8), F10
+	FMOVS (R1)(R3), F10
 	WORD $0x4f8a1101 // fmla v1.4s, v8.4s, v10.s[0]
-	FMOVS (R1)(R9), F11
+	FMOVS (R1)(R14), F11
 	WORD $0x4f8b1102 // fmla v2.4s, v8.4s, v11.s[0]
-	FMOVS (R1)(R10), F12
+	FMOVS (R1)(R4), F12
 	WORD $0x4f8c1103 // fmla v3.4s, v8.4s, v12.s[0]
-	FMOVS (R1)(R11), F13
-	WORD $0x4f8d1104 // fmla v4.4s, v8.4s, v13.s[0]
-	FMOVS (R1)(R12), F14
-	WORD $0x4f8e1105 // fmla v5.4s, v8.4s, v14.s[0]
-	FMOVS (R1)(R13), F9
-	WORD $0x4f891106 // fmla v6.4s, v8.4s, v9.s[0]
-	FMOVS (R1)(R14), F10
-	WORD $0x4f8a1107 // fmla v7.4s, v8.4s, v10.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
+	FMOVS (R1)(R15), F9
+	WORD $0x4f891104 // fmla v4.4s, v8.4s, v9.s[0]
+	FMOVS (R1)(R5), F10
+	WORD $0x4f8a1105 // fmla v5.4s, v8.4s, v10.s[0]
+	FMOVS (R1)(R16), F11
+	WORD $0x4f8b1106 // fmla v6.4s, v8.4s, v11.s[0]
+	FMOVS (R1)(R6), F12
+	WORD $0x4f8c1107 // fmla v7.4s, v8.4s, v12.s[0]
+	ADD R8, R1
+	ADD R9, R2
+	SUBS $1, R11
+	BNE eachStep
+	SUBS $1, R12
+	BNE eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_add(R0), R11
+	CMP $0, R11
+	BEQ store
 	FMOVQ (R1), F8
 	WORD $0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F8
 	WORD $0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F8
 	WORD $0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F8
 	WORD $0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F8
 	WORD $0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F8
 	WORD $0x4e28d4a5 // fadd v5.4s, v5.4s, v8.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F8
 	WORD $0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F8
 	WORD $0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
 	MOVD tileArgs_c(R0), R1
 store:
 	FMOVQ F0, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F1, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F2, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F3, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F4, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F5, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F6, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F7, (R1)
 	RET
 
-// tile8x2NEON keeps vector v of row i of C in register 2·i + v (V0-V15) and B in V16-V17. Elements of A are in the registers after B.
-// A step has 16 multiply-adds, 10 loads and 4 other instructions.
+// C is in registers 0 to 15 and B in registers 16 to 17. Elements of A are in the registers after B.
 TEXT tile8x2NEON<>(SB), NOSPLIT, $0-16
-
-	// Load the strides of rows, vectors and steps.
-	MOVD tileArgs_aRow(R0), R8
-	ADD R8, R8, R9
-	ADD R8, R9, R10
-	ADD R8, R10, R11
-	ADD R8, R11, R12
-	ADD R8, R12, R13
-	ADD R8, R13, R14
-	MOVD tileArgs_bVector(R0), R26
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	ADD R3, R4, R15
+	ADD R3, R15, R5
+	ADD R3, R5, R16
+	ADD R3, R16, R6
+	MOVD tileArgs_bVector(R0), R7
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
+	MOVD tileArgs_bias(R0), R2
+	VLD1R (R2), [V0.S4]
 	VMOV V0.B16, V1.B16
-	VLD1R.P 4(R3), [V2.S4]
+	FMOVS 4(R2), F2
+	VDUP V2.S[0], V2.S4
 	VMOV V2.B16, V3.B16
-	VLD1R.P 4(R3), [V4.S4]
+	FMOVS 8(R2), F4
+	VDUP V4.S[0], V4.S4
 	VMOV V4.B16, V5.B16
-	VLD1R.P 4(R3), [V6.S4]
+	FMOVS 12(R2), F6
+	VDUP V6.S[0], V6.S4
 	VMOV V6.B16, V7.B16
-	VLD1R.P 4(R3), [V8.S4]
+	FMOVS 16(R2), F8
+	VDUP V8.S[0], V8.S4
 	VMOV V8.B16, V9.B16
-	VLD1R.P 4(R3), [V10.S4]
+	FMOVS 20(R2), F10
+	VDUP V10.S[0], V10.S4
 	VMOV V10.B16, V11.B16
-	VLD1R.P 4(R3), [V12.S4]
+	FMOVS 24(R2), F12
+	VDUP V12.S[0], V12.S4
 	VMOV V12.B16, V13.B16
-	VLD1R.P 4(R3), [V14.S4]
+	FMOVS 28(R2), F14
+	VDUP V14.S[0], V14.S4
 	VMOV V14.B16, V15.B16
-
+	MOVD tileArgs_segmentCount(R0), R12
 	// For each segment:
-segment:
-	MOVD (R4), R1
-	MOVD 8(R4), R2
-	ADD $16, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
+eachSegment:
+	MOVD (R10), R1
+	MOVD 8(R10), R2
+	ADD $16, R10
+	MOVD tileArgs_a(R0), R11
+	ADD R1<<2, R11, R1
+	MOVD tileArgs_b(R0), R11
+	ADD R2<<2, R11, R2
+	MOVD tileArgs_steps(R0), R11
 	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-step:
+eachStep:
 	FMOVQ (R2), F16
-	WORD $0x3cfa6851 // ldr q17, [x2, x26]
+	WORD $0x3ce76851 // ldr q17, [x2, x7]
 	FMOVS (R1), F18
 	WORD $0x4f921200 // fmla v0.4s, v16.4s, v18.s[0]
 	WORD $0x4f921221 // fmla v1.4s, v17.4s, v18.s[0]
-	FMOVS (R1)(R8), F19
+	FMOVS (R1)(R3), F19
 	WORD $0x4f931202 // fmla v2.4s, v16.4s, v19.s[0]
 	WORD $0x4f931223 // fmla v3.4s, v17.4s, v19.s[0]
-	FMOVS (R1)(R9), F20
+	FMOVS (R1)(R14), F20
 	WORD $0x4f941204 // fmla v4.4s, v16.4s, v20.s[0]
 	WORD $0x4f941225 // fmla v5.4s, v17.4s, v20.s[0]
-	FMOVS (R1)(R10), F21
+	FMOVS (R1)(R4), F21
 	WORD $0x4f951206 // fmla v6.4s, v16.4s, v21.s[0]
 	WORD $0x4f951227 // fmla v7.4s, v17.4s, v21.s[0]
-	FMOVS (R1)(R11), F22
-	WORD $0x4f961208 // fmla v8.4s, v16.4s, v22.s[0]
-	WORD $0x4f961229 // fmla v9.4s, v17.4s, v22.s[0]
-	FMOVS (R1)(R12), F23
-	WORD $0x4f97120a // fmla v10.4s, v16.4s, v23.s[0]
-	WORD $0x4f97122b // fmla v11.4s, v17.4s, v23.s[0]
-	FMOVS (R1)(R13), F18
-	WORD $0x4f92120c // fmla v12.4s, v16.4s, v18.s[0]
-	WORD $0x4f92122d // fmla v13.4s, v17.4s, v18.s[0]
-	FMOVS (R1)(R14), F19
-	WORD $0x4f93120e // fmla v14.4s, v16.4s, v19.s[0]
-	WORD $0x4f93122f // fmla v15.4s, v17.4s, v19.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
+	FMOVS (R1)(R15), F18
+	WORD $0x4f921208 // fmla v8.4s, v16.4s, v18.s[0]
+	WORD $0x4f921229 // fmla v9.4s, v17.4s, v18.s[0]
+	FMOVS (R1)(R5), F19
+	WORD $0x4f93120a // fmla v10.4s, v16.4s, v19.s[0]
+	WORD $0x4f93122b // fmla v11.4s, v17.4s, v19.s[0]
+	FMOVS (R1)(R16), F20
+	WORD $0x4f94120c // fmla v12.4s, v16.4s, v20.s[0]
+	WORD $0x4f94122d // fmla v13.4s, v17.4s, v20.s[0]
+	FMOVS (R1)(R6), F21
+	WORD $0x4f95120e // fmla v14.4s, v16.4s, v21.s[0]
+	WORD $0x4f95122f // fmla v15.4s, v17.4s, v21.s[0]
+	ADD R8, R1
+	ADD R9, R2
+	SUBS $1, R11
+	BNE eachStep
+	SUBS $1, R12
+	BNE eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_cVector(R0), R26
-	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_add(R0), R11
+	CMP $0, R11
+	BEQ store
 	FMOVQ (R1), F16
 	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
-	WORD $0x3cfa6830 // ldr q16, [x1, x26]
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
 	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
-	WORD $0x3cfa6830 // ldr q16, [x1, x26]
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
 	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
-	WORD $0x3cfa6830 // ldr q16, [x1, x26]
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
 	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
-	WORD $0x3cfa6830 // ldr q16, [x1, x26]
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
 	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
-	WORD $0x3cfa6830 // ldr q16, [x1, x26]
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
 	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
-	WORD $0x3cfa6830 // ldr q16, [x1, x26]
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
 	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
-	WORD $0x3cfa6830 // ldr q16, [x1, x26]
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
 	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
-	WORD $0x3cfa6830 // ldr q16, [x1, x26]
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
 	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
 	MOVD tileArgs_c(R0), R1
 store:
 	FMOVQ F0, (R1)
-	WORD $0x3cba6821 // str q1, [x1, x26]
-	ADD R6, R1
+	WORD $0x3ca76821 // str q1, [x1, x7]
+	ADD R3, R1
 	FMOVQ F2, (R1)
-	WORD $0x3cba6823 // str q3, [x1, x26]
-	ADD R6, R1
+	WORD $0x3ca76823 // str q3, [x1, x7]
+	ADD R3, R1
 	FMOVQ F4, (R1)
-	WORD $0x3cba6825 // str q5, [x1, x26]
-	ADD R6, R1
+	WORD $0x3ca76825 // str q5, [x1, x7]
+	ADD R3, R1
 	FMOVQ F6, (R1)
-	WORD $0x3cba6827 // str q7, [x1, x26]
-	ADD R6, R1
+	WORD $0x3ca76827 // str q7, [x1, x7]
+	ADD R3, R1
 	FMOVQ F8, (R1)
-	WORD $0x3cba6829 // str q9, [x1, x26]
-	ADD R6, R1
+	WORD $0x3ca76829 // str q9, [x1, x7]
+	ADD R3, R1
 	FMOVQ F10, (R1)
-	WORD $0x3cba682b // str q11, [x1, x26]
-	ADD R6, R1
+	WORD $0x3ca7682b // str q11, [x1, x7]
+	ADD R3, R1
 	FMOVQ F12, (R1)
-	WORD $0x3cba682d // str q13, [x1, x26]
-	ADD R6, R1
+	WORD $0x3ca7682d // str q13, [x1, x7]
+	ADD R3, R1
 	FMOVQ F14, (R1)
-	WORD $0x3cba682f // str q15, [x1, x26]
+	WORD $0x3ca7682f // str q15, [x1, x7]
 	RET
 
-// tile8x3NEON keeps vector v of row i of C in register 3·i + v (V0-V23) and B in V24-V26. Elements of A are in the registers after B.
-// A step has 24 multiply-adds, 11 loads and 4 other instructions.
+// C is in registers 0 to 23 and B in registers 24 to 26. Elements of A are in the registers after B.
 TEXT tile8x3NEON<>(SB), NOSPLIT, $0-16
-
-	// Load the strides of rows, vectors and steps.
-	MOVD tileArgs_aRow(R0), R8
-	ADD R8, R8, R9
-	ADD R8, R9, R10
-	ADD R8, R10, R11
-	ADD R8, R11, R12
-	ADD R8, R12, R13
-	ADD R8, R13, R14
-	MOVD tileArgs_bVector(R0), R26
-	ADD R26, R26, R25
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	ADD R3, R4, R15
+	ADD R3, R15, R5
+	ADD R3, R5, R16
+	ADD R3, R16, R6
+	MOVD tileArgs_bVector(R0), R7
+	ADD R7, R7, R17
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
+	MOVD tileArgs_bias(R0), R2
+	VLD1R (R2), [V0.S4]
 	VMOV V0.B16, V1.B16
 	VMOV V0.B16, V2.B16
-	VLD1R.P 4(R3), [V3.S4]
+	FMOVS 4(R2), F3
+	VDUP V3.S[0], V3.S4
 	VMOV V3.B16, V4.B16
 	VMOV V3.B16, V5.B16
-	VLD1R.P 4(R3), [V6.S4]
+	FMOVS 8(R2), F6
+	VDUP V6.S[0], V6.S4
 	VMOV V6.B16, V7.B16
 	VMOV V6.B16, V8.B16
-	VLD1R.P 4(R3), [V9.S4]
+	FMOVS 12(R2), F9
+	VDUP V9.S[0], V9.S4
 	VMOV V9.B16, V10.B16
 	VMOV V9.B16, V11.B16
-	VLD1R.P 4(R3), [V12.S4]
+	FMOVS 16(R2), F12
+	VDUP V12.S[0], V12.S4
 	VMOV V12.B16, V13.B16
 	VMOV V12.B16, V14.B16
-	VLD1R.P 4(R3), [V15.S4]
+	FMOVS 20(R2), F15
+	VDUP V15.S[0], V15.S4
 	VMOV V15.B16, V16.B16
 	VMOV V15.B16, V17.B16
-	VLD1R.P 4(R3), [V18.S4]
+	FMOVS 24(R2), F18
+	VDUP V18.S[0], V18.S4
 	VMOV V18.B16, V19.B16
 	VMOV V18.B16, V20.B16
-	VLD1R.P 4(R3), [V21.S4]
+	FMOVS 28(R2), F21
+	VDUP V21.S[0], V21.S4
 	VMOV V21.B16, V22.B16
 	VMOV V21.B16, V23.B16
-
+	MOVD tileArgs_segmentCount(R0), R12
 	// For each segment:
-segment:
-	MOVD (R4), R1
-	MOVD 8(R4), R2
-	ADD $16, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
+eachSegment:
+	MOVD (R10), R1
+	MOVD 8(R10), R2
+	ADD $16, R10
+	MOVD tileArgs_a(R0), R11
+	ADD R1<<2, R11, R1
+	MOVD tileArgs_b(R0), R11
+	ADD R2<<2, R11, R2
+	MOVD tileArgs_steps(R0), R11
 	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-step:
+eachStep:
 	FMOVQ (R2), F24
-	WORD $0x3cfa6859 // ldr q25, [x2, x26]
-	WORD $0x3cf9685a // ldr q26, [x2, x25]
+	WORD $0x3ce76859 // ldr q25, [x2, x7]
+	WORD $0x3cf1685a // ldr q26, [x2, x17]
 	FMOVS (R1), F27
 	WORD $0x4f9b1300 // fmla v0.4s, v24.4s, v27.s[0]
 	WORD $0x4f9b1321 // fmla v1.4s, v25.4s, v27.s[0]
 	WORD $0x4f9b1342 // fmla v2.4s, v26.4s, v27.s[0]
-	FMOVS (R1)(R8), F28
+	FMOVS (R1)(R3), F28
 	WORD $0x4f9c1303 // fmla v3.4s, v24.4s, v28.s[0]
 	WORD $0x4f9c1324 // fmla v4.4s, v25.4s, v28.s[0]
 	WORD $0x4f9c1345 // fmla v5.4s, v26.4s, v28.s[0]
-	FMOVS (R1)(R9), F29
+	FMOVS (R1)(R14), F29
 	WORD $0x4f9d1306 // fmla v6.4s, v24.4s, v29.s[0]
 	WORD $0x4f9d1327 // fmla v7.4s, v25.4s, v29.s[0]
 	WORD $0x4f9d1348 // fmla v8.4s, v26.4s, v29.s[0]
-	FMOVS (R1)(R10), F30
+	FMOVS (R1)(R4), F30
 	WORD $0x4f9e1309 // fmla v9.4s, v24.4s, v30.s[0]
 	WORD $0x4f9e132a // fmla v10.4s, v25.4s, v30.s[0]
 	WORD $0x4f9e134b // fmla v11.4s, v26.4s, v30.s[0]
-	FMOVS (R1)(R11), F31
-	WORD $0x4f9f130c // fmla v12.4s, v24.4s, v31.s[0]
-	WORD $0x4f9f132d // fmla v13.4s, v25.4s, v31.s[0]
-	WORD $0x4f9f134e // fmla v14.4s, v26.4s, v31.s[0]
-	FMOVS (R1)(R12), F27
-	WORD $0x4f9b130f // fmla v15.4s, v24.4s, v27.s[0]
-	WORD $0x4f9b1330 // fmla v16.4s, v25.4s, v27.s[0]
-	WORD $0x4f9b1351 // fmla v17.4s, v26.4s, v27.s[0]
-	FMOVS (R1)(R13), F28
-	WORD $0x4f9c1312 // fmla v18.4s, v24.4s, v28.s[0]
-	WORD $0x4f9c1333 // fmla v19.4s, v25.4s, v28.s[0]
-	WORD $0x4f9c1354 // fmla v20.4s, v26.4s, v28.s[0]
-	FMOVS (R1)(R14), F29
-	WORD $0x4f9d1315 // fmla v21.4s, v24.4s, v29.s[0]
-	WORD $0x4f9d1336 // fmla v22.4s, v25.4s, v29.s[0]
-	WORD $0x4f9d1357 // fmla v23.4s, v26.4s, v29.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
+	FMOVS (R1)(R15), F27
+	WORD $0x4f9b130c // fmla v12.4s, v24.4s, v27.s[0]
+	WORD $0x4f9b132d // fmla v13.4s, v25.4s, v27.s[0]
+	WORD $0x4f9b134e // fmla v14.4s, v26.4s, v27.s[0]
+	FMOVS (R1)(R5), F28
+	WORD $0x4f9c130f // fmla v15.4s, v24.4s, v28.s[0]
+	WORD $0x4f9c1330 // fmla v16.4s, v25.4s, v28.s[0]
+	WORD $0x4f9c1351 // fmla v17.4s, v26.4s, v28.s[0]
+	FMOVS (R1)(R16), F29
+	WORD $0x4f9d1312 // fmla v18.4s, v24.4s, v29.s[0]
+	WORD $0x4f9d1333 // fmla v19.4s, v25.4s, v29.s[0]
+	WORD $0x4f9d1354 // fmla v20.4s, v26.4s, v29.s[0]
+	FMOVS (R1)(R6), F30
+	WORD $0x4f9e1315 // fmla v21.4s, v24.4s, v30.s[0]
+	WORD $0x4f9e1336 // fmla v22.4s, v25.4s, v30.s[0]
+	WORD $0x4f9e1357 // fmla v23.4s, v26.4s, v30.s[0]
+	ADD R8, R1
+	ADD R9, R2
+	SUBS $1, R11
+	BNE eachStep
+	SUBS $1, R12
+	BNE eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_cVector(R0), R26
-	ADD R26, R26, R25
-	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	ADD R7, R7, R17
+	MOVD tileArgs_add(R0), R11
+	CMP $0, R11
+	BEQ store
 	FMOVQ (R1), F24
 	WORD $0x4e38d400 // fadd v0.4s, v0.4s, v24.4s
-	WORD $0x3cfa6838 // ldr q24, [x1, x26]
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
 	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
-	WORD $0x3cf96838 // ldr q24, [x1, x25]
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
 	WORD $0x4e38d442 // fadd v2.4s, v2.4s, v24.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F24
 	WORD $0x4e38d463 // fadd v3.4s, v3.4s, v24.4s
-	WORD $0x3cfa6838 // ldr q24, [x1, x26]
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
 	WORD $0x4e38d484 // fadd v4.4s, v4.4s, v24.4s
-	WORD $0x3cf96838 // ldr q24, [x1, x25]
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
 	WORD $0x4e38d4a5 // fadd v5.4s, v5.4s, v24.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F24
 	WORD $0x4e38d4c6 // fadd v6.4s, v6.4s, v24.4s
-	WORD $0x3cfa6838 // ldr q24, [x1, x26]
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
 	WORD $0x4e38d4e7 // fadd v7.4s, v7.4s, v24.4s
-	WORD $0x3cf96838 // ldr q24, [x1, x25]
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
 	WORD $0x4e38d508 // fadd v8.4s, v8.4s, v24.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F24
 	WORD $0x4e38d529 // fadd v9.4s, v9.4s, v24.4s
-	WORD $0x3cfa6838 // ldr q24, [x1, x26]
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
 	WORD $0x4e38d54a // fadd v10.4s, v10.4s, v24.4s
-	WORD $0x3cf96838 // ldr q24, [x1, x25]
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
 	WORD $0x4e38d56b // fadd v11.4s, v11.4s, v24.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F24
 	WORD $0x4e38d58c // fadd v12.4s, v12.4s, v24.4s
-	WORD $0x3cfa6838 // ldr q24, [x1, x26]
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
 	WORD $0x4e38d5ad // fadd v13.4s, v13.4s, v24.4s
-	WORD $0x3cf96838 // ldr q24, [x1, x25]
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
 	WORD $0x4e38d5ce // fadd v14.4s, v14.4s, v24.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F24
 	WORD $0x4e38d5ef // fadd v15.4s, v15.4s, v24.4s
-	WORD $0x3cfa6838 // ldr q24, [x1, x26]
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
 	WORD $0x4e38d610 // fadd v16.4s, v16.4s, v24.4s
-	WORD $0x3cf96838 // ldr q24, [x1, x25]
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
 	WORD $0x4e38d631 // fadd v17.4s, v17.4s, v24.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F24
 	WORD $0x4e38d652 // fadd v18.4s, v18.4s, v24.4s
-	WORD $0x3cfa6838 // ldr q24, [x1, x26]
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
 	WORD $0x4e38d673 // fadd v19.4s, v19.4s, v24.4s
-	WORD $0x3cf96838 // ldr q24, [x1, x25]
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
 	WORD $0x4e38d694 // fadd v20.4s, v20.4s, v24.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F24
 	WORD $0x4e38d6b5 // fadd v21.4s, v21.4s, v24.4s
-	WORD $0x3cfa6838 // ldr q24, [x1, x26]
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
 	WORD $0x4e38d6d6 // fadd v22.4s, v22.4s, v24.4s
-	WORD $0x3cf96838 // ldr q24, [x1, x25]
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
 	WORD $0x4e38d6f7 // fadd v23.4s, v23.4s, v24.4s
 	MOVD tileArgs_c(R0), R1
 store:
 	FMOVQ F0, (R1)
-	WORD $0x3cba6821 // str q1, [x1, x26]
-	WORD $0x3cb96822 // str q2, [x1, x25]
-	ADD R6, R1
+	WORD $0x3ca76821 // str q1, [x1, x7]
+	WORD $0x3cb16822 // str q2, [x1, x17]
+	ADD R3, R1
 	FMOVQ F3, (R1)
-	WORD $0x3cba6824 // str q4, [x1, x26]
-	WORD $0x3cb96825 // str q5, [x1, x25]
-	ADD R6, R1
+	WORD $0x3ca76824 // str q4, [x1, x7]
+	WORD $0x3cb16825 // str q5, [x1, x17]
+	ADD R3, R1
 	FMOVQ F6, (R1)
-	WORD $0x3cba6827 // str q7, [x1, x26]
-	WORD $0x3cb96828 // str q8, [x1, x25]
-	ADD R6, R1
+	WORD $0x3ca76827 // str q7, [x1, x7]
+	WORD $0x3cb16828 // str q8, [x1, x17]
+	ADD R3, R1
 	FMOVQ F9, (R1)
-	WORD $0x3cba682a // str q10, [x1, x26]
-	WORD $0x3cb9682b // str q11, [x1, x25]
-	ADD R6, R1
+	WORD $0x3ca7682a // str q10, [x1, x7]
+	WORD $0x3cb1682b // str q11, [x1, x17]
+	ADD R3, R1
 	FMOVQ F12, (R1)
-	WORD $0x3cba682d // str q13, [x1, x26]
-	WORD $0x3cb9682e // str q14, [x1, x25]
-	ADD R6, R1
+	WORD $0x3ca7682d // str q13, [x1, x7]
+	WORD $0x3cb1682e // str q14, [x1, x17]
+	ADD R3, R1
 	FMOVQ F15, (R1)
-	WORD $0x3cba6830 // str q16, [x1, x26]
-	WORD $0x3cb96831 // str q17, [x1, x25]
-	ADD R6, R1
+	WORD $0x3ca76830 // str q16, [x1, x7]
+	WORD $0x3cb16831 // str q17, [x1, x17]
+	ADD R3, R1
 	FMOVQ F18, (R1)
-	WORD $0x3cba6833 // str q19, [x1, x26]
-	WORD $0x3cb96834 // str q20, [x1, x25]
-	ADD R6, R1
+	WORD $0x3ca76833 // str q19, [x1, x7]
+	WORD $0x3cb16834 // str q20, [x1, x17]
+	ADD R3, R1
 	FMOVQ F21, (R1)
-	WORD $0x3cba6836 // str q22, [x1, x26]
-	WORD $0x3cb96837 // str q23, [x1, x25]
+	WORD $0x3ca76836 // str q22, [x1, x7]
+	WORD $0x3cb16837 // str q23, [x1, x17]
 	RET
 
-// tile16x1NEON keeps vector v of row i of C in register 1·i + v (V0-V15) and B in V16. Elements of A are in the registers after B.
-// A step has 16 multiply-adds, 17 loads and 4 other instructions.
+// C is in registers 0 to 15 and B in registers 16 to 16. Elements of A are in the registers after B.
 TEXT tile16x1NEON<>(SB), NOSPLIT, $0-16
-
-	// Load the strides of rows, vectors and steps.
-	MOVD tileArgs_aRow(R0), R8
-	ADD R8, R8, R9
-	ADD R8, R9, R10
-	ADD R8, R10, R11
-	ADD R8, R11, R12
-	ADD R8, R12, R13
-	ADD R8, R13, R14
-	ADD R8, R14, R15
-	ADD R8, R15, R16
-	ADD R8, R16, R17
-	ADD R8, R17, R19
-	ADD R8, R19, R20
-	ADD R8, R20, R21
-	ADD R8, R21, R22
-	ADD R8, R22, R23
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	ADD R3, R4, R15
+	ADD R3, R15, R5
+	ADD R3, R5, R16
+	ADD R3, R16, R6
+	MOVD tileArgs_bVector(R0), R7
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
+	MOVD R3, R12
+	LSL $3, R12
+	SUB R12, R8
 	// Set the sums to the bias.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
-	VLD1R.P 4(R3), [V1.S4]
-	VLD1R.P 4(R3), [V2.S4]
-	VLD1R.P 4(R3), [V3.S4]
-	VLD1R.P 4(R3), [V4.S4]
-	VLD1R.P 4(R3), [V5.S4]
-	VLD1R.P 4(R3), [V6.S4]
-	VLD1R.P 4(R3), [V7.S4]
-	VLD1R.P 4(R3), [V8.S4]
-	VLD1R.P 4(R3), [V9.S4]
-	VLD1R.P 4(R3), [V10.S4]
-	VLD1R.P 4(R3), [V11.S4]
-	VLD1R.P 4(R3), [V12.S4]
-	VLD1R.P 4(R3), [V13.S4]
-	VLD1R.P 4(R3), [V14.S4]
-	VLD1R.P 4(R3), [V15.S4]
-
+	MOVD tileArgs_bias(R0), R2
+	VLD1R (R2), [V0.S4]
+	FMOVS 4(R2), F1
+	VDUP V1.S[0], V1.S4
+	FMOVS 8(R2), F2
+	VDUP V2.S[0], V2.S4
+	FMOVS 12(R2), F3
+	VDUP V3.S[0], V3.S4
+	FMOVS 16(R2), F4
+	VDUP V4.S[0], V4.S4
+	FMOVS 20(R2), F5
+	VDUP V5.S[0], V5.S4
+	FMOVS 24(R2), F6
+	VDUP V6.S[0], V6.S4
+	FMOVS 28(R2), F7
+	VDUP V7.S[0], V7.S4
+	FMOVS 32(R2), F8
+	VDUP V8.S[0], V8.S4
+	FMOVS 36(R2), F9
+	VDUP V9.S[0], V9.S4
+	FMOVS 40(R2), F10
+	VDUP V10.S[0], V10.S4
+	FMOVS 44(R2), F11
+	VDUP V11.S[0], V11.S4
+	FMOVS 48(R2), F12
+	VDUP V12.S[0], V12.S4
+	FMOVS 52(R2), F13
+	VDUP V13.S[0], V13.S4
+	FMOVS 56(R2), F14
+	VDUP V14.S[0], V14.S4
+	FMOVS 60(R2), F15
+	VDUP V15.S[0], V15.S4
+	MOVD tileArgs_segmentCount(R0), R12
 	// For each segment:
-segment:
-	MOVD (R4), R1
-	MOVD 8(R4), R2
-	ADD $16, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
+eachSegment:
+	MOVD (R10), R1
+	MOVD 8(R10), R2
+	ADD $16, R10
+	MOVD tileArgs_a(R0), R11
+	ADD R1<<2, R11, R1
+	MOVD tileArgs_b(R0), R11
+	ADD R2<<2, R11, R2
+	MOVD tileArgs_steps(R0), R11
 	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-step:
+eachStep:
 	FMOVQ (R2), F16
 	FMOVS (R1), F17
 	WORD $0x4f911200 // fmla v0.4s, v16.4s, v17.s[0]
-	FMOVS (R1)(R8), F18
+	FMOVS (R1)(R3), F18
 	WORD $0x4f921201 // fmla v1.4s, v16.4s, v18.s[0]
-	FMOVS (R1)(R9), F19
+	FMOVS (R1)(R14), F19
 	WORD $0x4f931202 // fmla v2.4s, v16.4s, v19.s[0]
-	FMOVS (R1)(R10), F20
+	FMOVS (R1)(R4), F20
 	WORD $0x4f941203 // fmla v3.4s, v16.4s, v20.s[0]
-	FMOVS (R1)(R11), F21
-	WORD $0x4f951204 // fmla v4.4s, v16.4s, v21.s[0]
-	FMOVS (R1)(R12), F22
-	WORD $0x4f961205 // fmla v5.4s, v16.4s, v22.s[0]
-	FMOVS (R1)(R13), F17
-	WORD $0x4f911206 // fmla v6.4s, v16.4s, v17.s[0]
-	FMOVS (R1)(R14), F18
-	WORD $0x4f921207 // fmla v7.4s, v16.4s, v18.s[0]
-	FMOVS (R1)(R15), F19
-	WORD $0x4f931208 // fmla v8.4s, v16.4s, v19.s[0]
-	FMOVS (R1)(R16), F20
-	WORD $0x4f941209 // fmla v9.4s, v16.4s, v20.s[0]
-	FMOVS (R1)(R17), F21
-	WORD $0x4f95120a // fmla v10.4s, v16.4s, v21.s[0]
-	FMOVS (R1)(R19), F22
-	WORD $0x4f96120b // fmla v11.4s, v16.4s, v22.s[0]
-	FMOVS (R1)(R20), F17
+	FMOVS (R1)(R15), F17
+	WORD $0x4f911204 // fmla v4.4s, v16.4s, v17.s[0]
+	FMOVS (R1)(R5), F18
+	WORD $0x4f921205 // fmla v5.4s, v16.4s, v18.s[0]
+	FMOVS (R1)(R16), F19
+	WORD $0x4f931206 // fmla v6.4s, v16.4s, v19.s[0]
+	FMOVS (R1)(R6), F20
+	WORD $0x4f941207 // fmla v7.4s, v16.4s, v20.s[0]
+	ADD R3<<3, R1, R1
+	FMOVS (R1), F17
+	WORD $0x4f911208 // fmla v8.4s, v16.4s, v17.s[0]
+	FMOVS (R1)(R3), F18
+	WORD $0x4f921209 // fmla v9.4s, v16.4s, v18.s[0]
+	FMOVS (R1)(R14), F19
+	WORD $0x4f93120a // fmla v10.4s, v16.4s, v19.s[0]
+	FMOVS (R1)(R4), F20
+	WORD $0x4f94120b // fmla v11.4s, v16.4s, v20.s[0]
+	FMOVS (R1)(R15), F17
 	WORD $0x4f91120c // fmla v12.4s, v16.4s, v17.s[0]
-	FMOVS (R1)(R21), F18
+	FMOVS (R1)(R5), F18
 	WORD $0x4f92120d // fmla v13.4s, v16.4s, v18.s[0]
-	FMOVS (R1)(R22), F19
+	FMOVS (R1)(R16), F19
 	WORD $0x4f93120e // fmla v14.4s, v16.4s, v19.s[0]
-	FMOVS (R1)(R23), F20
+	FMOVS (R1)(R6), F20
 	WORD $0x4f94120f // fmla v15.4s, v16.4s, v20.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
+	ADD R8, R1
+	ADD R9, R2
+	SUBS $1, R11
+	BNE eachStep
+	SUBS $1, R12
+	BNE eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_add(R0), R11
+	CMP $0, R11
+	BEQ store
 	FMOVQ (R1), F16
 	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ (R1), F16
 	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
 	MOVD tileArgs_c(R0), R1
 store:
 	FMOVQ F0, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F1, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F2, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F3, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F4, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F5, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F6, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F7, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F8, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F9, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F10, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F11, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F12, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F13, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F14, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVQ F15, (R1)
 	RET
 
-// partial1NEON keeps vector v of row i of C in register 1·i + v (V0) and B in V1. Elements of A are in the registers after B.
-// A step has 1 multiply-adds, 2 loads and 4 other instructions.
+// C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
 TEXT partial1NEON<>(SB), NOSPLIT, $0-16
-
-	// Load the strides of rows, vectors and steps.
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	MOVD tileArgs_bVector(R0), R7
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
-
+	MOVD tileArgs_bias(R0), R2
+	VLD1R (R2), [V0.S4]
+	MOVD tileArgs_segmentCount(R0), R12
 	// For each segment:
-segment:
-	MOVD (R4), R1
-	MOVD 8(R4), R2
-	ADD $16, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
+eachSegment:
+	MOVD (R10), R1
+	MOVD 8(R10), R2
+	ADD $16, R10
+	MOVD tileArgs_a(R0), R11
+	ADD R1<<2, R11, R1
+	MOVD tileArgs_b(R0), R11
+	ADD R2<<2, R11, R2
+	MOVD tileArgs_steps(R0), R11
 	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-step:
+eachStep:
 	FMOVS (R2), F1
 	FMOVS (R1), F2
 	WORD $0x4f821020 // fmla v0.4s, v1.4s, v2.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
+	ADD R8, R1
+	ADD R9, R2
+	SUBS $1, R11
+	BNE eachStep
+	SUBS $1, R12
+	BNE eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_add(R0), R11
+	CMP $0, R11
+	BEQ store
 	FMOVS (R1), F1
 	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
 	MOVD tileArgs_c(R0), R1
@@ -1580,114 +1598,119 @@ store:
 	FMOVS F0, (R1)
 	RET
 
-// partial8NEON keeps vector v of row i of C in register 1·i + v (V0-V7) and B in V8. Elements of A are in the registers after B.
-// A step has 8 multiply-adds, 9 loads and 4 other instructions.
+// C is in registers 0 to 7 and B in registers 8 to 8. Elements of A are in the registers after B.
 TEXT partial8NEON<>(SB), NOSPLIT, $0-16
-
-	// Load the strides of rows, vectors and steps.
-	MOVD tileArgs_aRow(R0), R8
-	ADD R8, R8, R9
-	ADD R8, R9, R10
-	ADD R8, R10, R11
-	ADD R8, R11, R12
-	ADD R8, R12, R13
-	ADD R8, R13, R14
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	ADD R3, R4, R15
+	ADD R3, R15, R5
+	ADD R3, R5, R16
+	ADD R3, R16, R6
+	MOVD tileArgs_bVector(R0), R7
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
-	VLD1R.P 4(R3), [V1.S4]
-	VLD1R.P 4(R3), [V2.S4]
-	VLD1R.P 4(R3), [V3.S4]
-	VLD1R.P 4(R3), [V4.S4]
-	VLD1R.P 4(R3), [V5.S4]
-	VLD1R.P 4(R3), [V6.S4]
-	VLD1R.P 4(R3), [V7.S4]
-
+	MOVD tileArgs_bias(R0), R2
+	VLD1R (R2), [V0.S4]
+	FMOVS 4(R2), F1
+	VDUP V1.S[0], V1.S4
+	FMOVS 8(R2), F2
+	VDUP V2.S[0], V2.S4
+	FMOVS 12(R2), F3
+	VDUP V3.S[0], V3.S4
+	FMOVS 16(R2), F4
+	VDUP V4.S[0], V4.S4
+	FMOVS 20(R2), F5
+	VDUP V5.S[0], V5.S4
+	FMOVS 24(R2), F6
+	VDUP V6.S[0], V6.S4
+	FMOVS 28(R2), F7
+	VDUP V7.S[0], V7.S4
+	MOVD tileArgs_segmentCount(R0), R12
 	// For each segment:
-segment:
-	MOVD (R4), R1
-	MOVD 8(R4), R2
-	ADD $16, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
+eachSegment:
+	MOVD (R10), R1
+	MOVD 8(R10), R2
+	ADD $16, R10
+	MOVD tileArgs_a(R0), R11
+	ADD R1<<2, R11, R1
+	MOVD tileArgs_b(R0), R11
+	ADD R2<<2, R11, R2
+	MOVD tileArgs_steps(R0), R11
 	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-step:
+eachStep:
 	FMOVS (R2), F8
 	FMOVS (R1), F9
 	WORD $0x4f891100 // fmla v0.4s, v8.4s, v9.s[0]
-	FMOVS (R1)(R8), F10
+	FMOVS (R1)(R3), F10
 	WORD $0x4f8a1101 // fmla v1.4s, v8.4s, v10.s[0]
-	FMOVS (R1)(R9), F11
+	FMOVS (R1)(R14), F11
 	WORD $0x4f8b1102 // fmla v2.4s, v8.4s, v11.s[0]
-	FMOVS (R1)(R10), F12
+	FMOVS (R1)(R4), F12
 	WORD $0x4f8c1103 // fmla v3.4s, v8.4s, v12.s[0]
-	FMOVS (R1)(R11), F13
-	WORD $0x4f8d1104 // fmla v4.4s, v8.4s, v13.s[0]
-	FMOVS (R1)(R12), F14
-	WORD $0x4f8e1105 // fmla v5.4s, v8.4s, v14.s[0]
-	FMOVS (R1)(R13), F9
-	WORD $0x4f891106 // fmla v6.4s, v8.4s, v9.s[0]
-	FMOVS (R1)(R14), F10
-	WORD $0x4f8a1107 // fmla v7.4s, v8.4s, v10.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
+	FMOVS (R1)(R15), F9
+	WORD $0x4f891104 // fmla v4.4s, v8.4s, v9.s[0]
+	FMOVS (R1)(R5), F10
+	WORD $0x4f8a1105 // fmla v5.4s, v8.4s, v10.s[0]
+	FMOVS (R1)(R16), F11
+	WORD $0x4f8b1106 // fmla v6.4s, v8.4s, v11.s[0]
+	FMOVS (R1)(R6), F12
+	WORD $0x4f8c1107 // fmla v7.4s, v8.4s, v12.s[0]
+	ADD R8, R1
+	ADD R9, R2
+	SUBS $1, R11
+	BNE eachStep
+	SUBS $1, R12
+	BNE eachSegment
 	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_add(R0), R11
+	CMP $0, R11
+	BEQ store
 	FMOVS (R1), F8
 	WORD $0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVS (R1), F8
 	WORD $0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVS (R1), F8
 	WORD $0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVS (R1), F8
 	WORD $0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVS (R1), F8
 	WORD $0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVS (R1), F8
 	WORD $0x4e28d4a5 // fadd v5.4s, v5.4s, v8.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVS (R1), F8
 	WORD $0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
-	ADD R6, R1
+	ADD R3, R1
 	FMOVS (R1), F8
 	WORD $0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
 	MOVD tileArgs_c(R0), R1
 store:
 	FMOVS F0, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVS F1, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVS F2, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVS F3, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVS F4, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVS F5, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVS F6, (R1)
-	ADD R6, R1
+	ADD R3, R1
 	FMOVS F7, (R1)
 	RET
 

@@ -4,17 +4,14 @@ import "unsafe"
 
 // transposeArgs holds the arguments of a transpose kernel. A kernel for n rows divides each matrix in
 // src into bands of n rows, and each band into quads [n×4]. The transpose of a quad is a block [4×n] of dst.
-// All strides and offsets are in bytes.
-//
-// The kernel updates the fields matrices and done, but not the pointers dst and src. After the last matrix, an updated
-// pointer could point to unused memory, and the garbage collector aborts the program if it finds such a pointer.
+// All strides are in bytes.
 type transposeArgs struct {
 	dst, src       unsafe.Pointer
 	dstRow, srcRow int // row strides
 	bands, quads   int // number of bands of a matrix, number of quads of a band
-	matrices       int // number of matrices left
-	matrix         int // stride between consecutive matrices, in both dst and src
-	done           int // offset of the current matrix from the first
+	matrices       int // number of consecutive matrices
+	// offsets of the next matrix from the end of the last band
+	dstNext, srcNext int
 }
 
 // A transposeKernel describes a kernel for bands of a fixed number of rows. The field index contains the position of
@@ -49,14 +46,15 @@ func transposeSIMD[T Float](k transposeKernel, dst, a []T, rows, cols int) {
 	size := rows * cols
 	chunk := max(1, 4096/size) * size // elements of as many matrices as fit into the first-level cache, at least one
 	for lo := 0; lo < len(a); lo += chunk {
-		args := transposeArgs{dstRow: 4 * rows, srcRow: 4 * cols, matrix: 4 * size}
+		args := transposeArgs{dstRow: 4 * rows, srcRow: 4 * cols}
 		for _, r := range [2][2]int{{0, rows / k.rows}, {rows - k.rows, min(1, rows%k.rows)}} {
 			for _, c := range [2][2]int{{0, cols / 4}, {cols - 4, min(1, cols%4)}} {
 				if r[1] == 0 || c[1] == 0 {
 					continue
 				}
 				args.dst, args.src = pointer(dst[lo+c[0]*rows+r[0]:]), pointer(a[lo+r[0]*cols+c[0]:])
-				args.bands, args.quads, args.matrices, args.done = r[1], c[1], min(chunk, len(a)-lo)/size, 0
+				args.bands, args.quads, args.matrices = r[1], c[1], min(chunk, len(a)-lo)/size
+				args.dstNext, args.srcNext = 4*(size-r[1]*k.rows), 4*(size-r[1]*k.rows*cols)
 				callTranspose(k.index, &args)
 			}
 		}

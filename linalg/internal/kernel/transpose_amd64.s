@@ -7,150 +7,152 @@
 
 // These kernels transpose matrices; see transpose.go and transposeArgs. They use these registers:
 //
-// 	DI          address of the arguments
-// 	SI, R15     addresses of four columns of rows 0 and 8 of a band in src
-// 	R8-R11      1, 3, 5 and 7 times the row stride of src
-// 	AX, DX      address of a row of dst, row stride of dst
-// 	CX, BX      numbers of quads and bands left
-// 	R12, R13    addresses of the band in src and dst
+//	DI    address of the arguments
+//	AX    address of a quad in src
+//	BX    address of row 8 of the quad
+//	CX    row stride of src
+//	DX    3 times the row stride
+//	SI    5 times the row stride
+//	R8    7 times the row stride
+//	R9    address of a row of dst
+//	R10   row stride of dst
+//	R11   number of quads left
+//	R12   number of bands left
+//	R13   number of matrices left
+//	R14   address of the band in src
+//	R15   address of the band in dst
 
 // The bands have 16 rows.
 TEXT transposeAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ transposeArgs_dstRow(DI), DX
-	MOVQ transposeArgs_srcRow(DI), R8
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
+	MOVQ transposeArgs_srcRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	MOVQ transposeArgs_dstRow(DI), R10
+	MOVQ transposeArgs_src(DI), R14
+	MOVQ transposeArgs_dst(DI), R15
+	MOVQ transposeArgs_matrices(DI), R13
 matrix:
-	MOVQ transposeArgs_done(DI), R12
-	MOVQ R12, R13
-	ADDQ transposeArgs_dst(DI), R13
-	ADDQ transposeArgs_src(DI), R12
-	MOVQ transposeArgs_bands(DI), BX
+	MOVQ transposeArgs_bands(DI), R12
 band:
-	MOVQ R13, AX
-	MOVQ R12, SI
-	LEAQ (SI)(R8*8), R15
-	MOVQ transposeArgs_quads(DI), CX
+	MOVQ R14, AX
+	LEAQ (AX)(CX*8), BX
+	MOVQ R15, R9
+	MOVQ transposeArgs_quads(DI), R11
 quad:
-
 	// Load four columns of rows i, i + 4, i + 8, … of the band into register i.
-	VMOVUPS (SI), X0
-	VINSERTF32X4 $1, (SI)(R8*4), Z0, Z0
-	VINSERTF32X4 $2, (R15), Z0, Z0
-	VINSERTF32X4 $3, (R15)(R8*4), Z0, Z0
-	VMOVUPS (SI)(R8*1), X1
-	VINSERTF32X4 $1, (SI)(R10*1), Z1, Z1
-	VINSERTF32X4 $2, (R15)(R8*1), Z1, Z1
-	VINSERTF32X4 $3, (R15)(R10*1), Z1, Z1
-	VMOVUPS (SI)(R8*2), X2
-	VINSERTF32X4 $1, (SI)(R9*2), Z2, Z2
-	VINSERTF32X4 $2, (R15)(R8*2), Z2, Z2
-	VINSERTF32X4 $3, (R15)(R9*2), Z2, Z2
-	VMOVUPS (SI)(R9*1), X3
-	VINSERTF32X4 $1, (SI)(R11*1), Z3, Z3
-	VINSERTF32X4 $2, (R15)(R9*1), Z3, Z3
-	VINSERTF32X4 $3, (R15)(R11*1), Z3, Z3
-
+	VMOVUPS (AX), X0
+	VINSERTF32X4 $1, (AX)(CX*4), Z0, Z0
+	VINSERTF32X4 $2, (BX), Z0, Z0
+	VINSERTF32X4 $3, (BX)(CX*4), Z0, Z0
+	VMOVUPS (AX)(CX*1), X1
+	VINSERTF32X4 $1, (AX)(SI*1), Z1, Z1
+	VINSERTF32X4 $2, (BX)(CX*1), Z1, Z1
+	VINSERTF32X4 $3, (BX)(SI*1), Z1, Z1
+	VMOVUPS (AX)(CX*2), X2
+	VINSERTF32X4 $1, (AX)(DX*2), Z2, Z2
+	VINSERTF32X4 $2, (BX)(CX*2), Z2, Z2
+	VINSERTF32X4 $3, (BX)(DX*2), Z2, Z2
+	VMOVUPS (AX)(DX*1), X3
+	VINSERTF32X4 $1, (AX)(R8*1), Z3, Z3
+	VINSERTF32X4 $2, (BX)(DX*1), Z3, Z3
+	VINSERTF32X4 $3, (BX)(R8*1), Z3, Z3
 	// Transpose the 4×4 blocks.
-	VUNPCKLPS Z1, Z0, Z4
-	VUNPCKHPS Z1, Z0, Z5
-	VUNPCKLPS Z3, Z2, Z6
-	VUNPCKHPS Z3, Z2, Z7
-	VSHUFPS $0x44, Z6, Z4, Z0
-	VSHUFPS $0xee, Z6, Z4, Z1
-	VSHUFPS $0x44, Z7, Z5, Z2
-	VSHUFPS $0xee, Z7, Z5, Z3
-
+	VUNPCKLPS Z2, Z0, Z4
+	VUNPCKHPS Z2, Z0, Z5
+	VUNPCKLPS Z3, Z1, Z6
+	VUNPCKHPS Z3, Z1, Z7
+	VUNPCKLPS Z6, Z4, Z0
+	VUNPCKHPS Z6, Z4, Z1
+	VUNPCKLPS Z7, Z5, Z2
+	VUNPCKHPS Z7, Z5, Z3
 	// Store four rows of dst.
-	VMOVUPS Z0, (AX)
-	ADDQ DX, AX
-	VMOVUPS Z1, (AX)
-	ADDQ DX, AX
-	VMOVUPS Z2, (AX)
-	ADDQ DX, AX
-	VMOVUPS Z3, (AX)
-	ADDQ DX, AX
-	ADDQ $16, SI
-	ADDQ $16, R15
-	DECQ CX
+	VMOVUPS Z0, (R9)
+	ADDQ R10, R9
+	VMOVUPS Z1, (R9)
+	ADDQ R10, R9
+	VMOVUPS Z2, (R9)
+	ADDQ R10, R9
+	VMOVUPS Z3, (R9)
+	ADDQ R10, R9
+	ADDQ $16, AX
+	ADDQ $16, BX
+	DECQ R11
 	JNZ quad
-
 	// Go to the next band, then to the next matrix.
-	ADDQ $64, R13
-	LEAQ (R12)(R8*8), R12
-	LEAQ (R12)(R8*8), R12
-	DECQ BX
+	LEAQ (R14)(CX*8), R14
+	LEAQ (R14)(CX*8), R14
+	ADDQ $64, R15
+	DECQ R12
 	JNZ band
-	MOVQ transposeArgs_matrix(DI), AX
-	ADDQ AX, transposeArgs_done(DI)
-	DECQ transposeArgs_matrices(DI)
+	MOVQ transposeArgs_srcNext(DI), AX
+	ADDQ AX, R14
+	MOVQ transposeArgs_dstNext(DI), AX
+	ADDQ AX, R15
+	DECQ R13
 	JNZ matrix
 	VZEROUPPER
 	RET
 
 // The bands have 8 rows.
 TEXT transposeAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ transposeArgs_dstRow(DI), DX
-	MOVQ transposeArgs_srcRow(DI), R8
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
+	MOVQ transposeArgs_srcRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	MOVQ transposeArgs_dstRow(DI), R10
+	MOVQ transposeArgs_src(DI), R14
+	MOVQ transposeArgs_dst(DI), R15
+	MOVQ transposeArgs_matrices(DI), R13
 matrix:
-	MOVQ transposeArgs_done(DI), R12
-	MOVQ R12, R13
-	ADDQ transposeArgs_dst(DI), R13
-	ADDQ transposeArgs_src(DI), R12
-	MOVQ transposeArgs_bands(DI), BX
+	MOVQ transposeArgs_bands(DI), R12
 band:
-	MOVQ R13, AX
-	MOVQ R12, SI
-	LEAQ (SI)(R8*8), R15
-	MOVQ transposeArgs_quads(DI), CX
+	MOVQ R14, AX
+	LEAQ (AX)(CX*8), BX
+	MOVQ R15, R9
+	MOVQ transposeArgs_quads(DI), R11
 quad:
-
 	// Load four columns of rows i, i + 4, i + 8, … of the band into register i.
-	VMOVUPS (SI), X0
-	VINSERTF128 $1, (SI)(R8*4), Y0, Y0
-	VMOVUPS (SI)(R8*1), X1
-	VINSERTF128 $1, (SI)(R10*1), Y1, Y1
-	VMOVUPS (SI)(R8*2), X2
-	VINSERTF128 $1, (SI)(R9*2), Y2, Y2
-	VMOVUPS (SI)(R9*1), X3
-	VINSERTF128 $1, (SI)(R11*1), Y3, Y3
-
+	VMOVUPS (AX), X0
+	VINSERTF128 $1, (AX)(CX*4), Y0, Y0
+	VMOVUPS (AX)(CX*1), X1
+	VINSERTF128 $1, (AX)(SI*1), Y1, Y1
+	VMOVUPS (AX)(CX*2), X2
+	VINSERTF128 $1, (AX)(DX*2), Y2, Y2
+	VMOVUPS (AX)(DX*1), X3
+	VINSERTF128 $1, (AX)(R8*1), Y3, Y3
 	// Transpose the 4×4 blocks.
-	VUNPCKLPS Y1, Y0, Y4
-	VUNPCKHPS Y1, Y0, Y5
-	VUNPCKLPS Y3, Y2, Y6
-	VUNPCKHPS Y3, Y2, Y7
-	VSHUFPS $0x44, Y6, Y4, Y0
-	VSHUFPS $0xee, Y6, Y4, Y1
-	VSHUFPS $0x44, Y7, Y5, Y2
-	VSHUFPS $0xee, Y7, Y5, Y3
-
+	VUNPCKLPS Y2, Y0, Y4
+	VUNPCKHPS Y2, Y0, Y5
+	VUNPCKLPS Y3, Y1, Y6
+	VUNPCKHPS Y3, Y1, Y7
+	VUNPCKLPS Y6, Y4, Y0
+	VUNPCKHPS Y6, Y4, Y1
+	VUNPCKLPS Y7, Y5, Y2
+	VUNPCKHPS Y7, Y5, Y3
 	// Store four rows of dst.
-	VMOVUPS Y0, (AX)
-	ADDQ DX, AX
-	VMOVUPS Y1, (AX)
-	ADDQ DX, AX
-	VMOVUPS Y2, (AX)
-	ADDQ DX, AX
-	VMOVUPS Y3, (AX)
-	ADDQ DX, AX
-	ADDQ $16, SI
-	ADDQ $16, R15
-	DECQ CX
+	VMOVUPS Y0, (R9)
+	ADDQ R10, R9
+	VMOVUPS Y1, (R9)
+	ADDQ R10, R9
+	VMOVUPS Y2, (R9)
+	ADDQ R10, R9
+	VMOVUPS Y3, (R9)
+	ADDQ R10, R9
+	ADDQ $16, AX
+	ADDQ $16, BX
+	DECQ R11
 	JNZ quad
-
 	// Go to the next band, then to the next matrix.
-	ADDQ $32, R13
-	LEAQ (R12)(R8*8), R12
-	DECQ BX
+	LEAQ (R14)(CX*8), R14
+	ADDQ $32, R15
+	DECQ R12
 	JNZ band
-	MOVQ transposeArgs_matrix(DI), AX
-	ADDQ AX, transposeArgs_done(DI)
-	DECQ transposeArgs_matrices(DI)
+	MOVQ transposeArgs_srcNext(DI), AX
+	ADDQ AX, R14
+	MOVQ transposeArgs_dstNext(DI), AX
+	ADDQ AX, R15
+	DECQ R13
 	JNZ matrix
 	VZEROUPPER
 	RET

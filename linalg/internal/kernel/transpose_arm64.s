@@ -5,70 +5,78 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// This kernel transposes matrices; see transpose.go and transposeArgs. It uses these registers:
+// These kernels transpose matrices; see transpose.go and transposeArgs. They use these registers:
 //
-// 	R0          address of the arguments
-// 	R1, R4-R6   address of four columns of row 0 of a band in src; 1, 2 and 3 times the row stride
-// 	R2, R7-R9   address of a row of dst; 1, 2 and 3 times the row stride
-// 	R10, R11    numbers of quads and bands left
-// 	R12, R13    addresses of the band in src and dst
+//	R0    address of the arguments
+//	R1    address of a quad in src
+//	R2    address of row 8 of the quad
+//	R3    row stride of src
+//	R4    3 times the row stride
+//	R5    5 times the row stride
+//	R6    7 times the row stride
+//	R7    address of a row of dst
+//	R8    row stride of dst
+//	R9    number of quads left
+//	R10   number of bands left
+//	R11   number of matrices left
+//	R12   address of the band in src
+//	R13   address of the band in dst
+//	R14   2 times the row stride
 
-// The bands have four rows.
+// The bands have 4 rows.
 TEXT transposeNEON<>(SB), NOSPLIT, $0-16
-	MOVD transposeArgs_srcRow(R0), R4
-	ADD R4, R4, R5
-	ADD R4, R5, R6
-	MOVD transposeArgs_dstRow(R0), R7
-	ADD R7, R7, R8
-	ADD R7, R8, R9
-matrix:
-	MOVD transposeArgs_done(R0), R3
+	MOVD transposeArgs_srcRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	MOVD transposeArgs_dstRow(R0), R8
 	MOVD transposeArgs_src(R0), R12
-	ADD R3, R12
 	MOVD transposeArgs_dst(R0), R13
-	ADD R3, R13
-	MOVD transposeArgs_bands(R0), R11
+	MOVD transposeArgs_matrices(R0), R11
+matrix:
+	MOVD transposeArgs_bands(R0), R10
 band:
 	MOVD R12, R1
-	MOVD R13, R2
-	MOVD transposeArgs_quads(R0), R10
+	ADD R3<<3, R1, R2
+	MOVD R13, R7
+	MOVD transposeArgs_quads(R0), R9
 quad:
-
-	// Transpose four columns of four rows.
+	// Load four columns of rows i, i + 4, i + 8, … of the band into register i.
 	FMOVQ (R1), F0
-	WORD $0x3ce46821 // ldr q1, [x1, x4]
-	WORD $0x3ce56822 // ldr q2, [x1, x5]
-	WORD $0x3ce66823 // ldr q3, [x1, x6]
-	VTRN1 V1.S4, V0.S4, V4.S4
-	VTRN2 V1.S4, V0.S4, V5.S4
-	VTRN1 V3.S4, V2.S4, V6.S4
-	VTRN2 V3.S4, V2.S4, V7.S4
-	VTRN1 V6.D2, V4.D2, V0.D2
-	VTRN2 V6.D2, V4.D2, V2.D2
-	VTRN1 V7.D2, V5.D2, V1.D2
-	VTRN2 V7.D2, V5.D2, V3.D2
-
+	WORD $0x3ce36821 // ldr q1, [x1, x3]
+	WORD $0x3cee6822 // ldr q2, [x1, x14]
+	WORD $0x3ce46823 // ldr q3, [x1, x4]
+	// Transpose the 4×4 blocks.
+	WORD $0x4e823804 // zip1 v4.4s, v0.4s, v2.4s
+	WORD $0x4e827805 // zip2 v5.4s, v0.4s, v2.4s
+	WORD $0x4e833826 // zip1 v6.4s, v1.4s, v3.4s
+	WORD $0x4e837827 // zip2 v7.4s, v1.4s, v3.4s
+	WORD $0x4e863880 // zip1 v0.4s, v4.4s, v6.4s
+	WORD $0x4e867881 // zip2 v1.4s, v4.4s, v6.4s
+	WORD $0x4e8738a2 // zip1 v2.4s, v5.4s, v7.4s
+	WORD $0x4e8778a3 // zip2 v3.4s, v5.4s, v7.4s
 	// Store four rows of dst.
-	FMOVQ F0, (R2)
-	WORD $0x3ca76841 // str q1, [x2, x7]
-	WORD $0x3ca86842 // str q2, [x2, x8]
-	WORD $0x3ca96843 // str q3, [x2, x9]
+	FMOVQ F0, (R7)
+	ADD R8, R7
+	FMOVQ F1, (R7)
+	ADD R8, R7
+	FMOVQ F2, (R7)
+	ADD R8, R7
+	FMOVQ F3, (R7)
+	ADD R8, R7
 	ADD $16, R1
-	ADD R7<<2, R2
-	SUBS $1, R10
+	ADD $16, R2
+	SUBS $1, R9
 	BNE quad
-
 	// Go to the next band, then to the next matrix.
-	ADD R4<<2, R12
+	ADD R3<<2, R12, R12
 	ADD $16, R13
-	SUBS $1, R11
+	SUBS $1, R10
 	BNE band
-	MOVD transposeArgs_matrix(R0), R1
-	ADD R1, R3
-	MOVD R3, transposeArgs_done(R0)
-	MOVD transposeArgs_matrices(R0), R1
-	SUBS $1, R1
-	MOVD R1, transposeArgs_matrices(R0)
+	MOVD transposeArgs_srcNext(R0), R1
+	ADD R1, R12
+	MOVD transposeArgs_dstNext(R0), R1
+	ADD R1, R13
+	SUBS $1, R11
 	BNE matrix
 	RET
 

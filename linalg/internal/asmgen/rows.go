@@ -1,0 +1,247 @@
+package main
+
+// The row kernels process rows of float64. In the Gaussian experiment, a row has only ten numbers, one per draw of a
+// minibatch. Products and sums are rounded separately, so the results are bit-identical to the results of plain Go.
+//
+// On amd64, all row kernels use AVX2, because most loads of wider vectors would cross a boundary between
+// cache lines. They do not use masks, because the load of a row would overlap the masked store of the
+// preceding row, and would have to wait until the store has completed.
+
+// A rowKernel describes a kernel that computes a matrix, a row or a column y from a matrix b and the operands a and c:
+//
+//	y_i = a_i ⊙ b_i + c_i       if y is a matrix
+//	y   = y + Σ_i a_i ⊙ b_i     if y is a single row
+//	y_i = y_i + Σ_j a_ij·b_ij   if y is a column
+//
+// Here b_i is row i of b. If a is a column, the number a_i multiplies each element of b_i. If c is a
+// column, the number c_i is added to each element. A kernel without c uses c_i = 0.
+type rowKernel struct {
+	name, doc string
+	y, a, c   operandKind
+}
+
+// An operandKind is the shape of an operand of a row kernel.
+type operandKind int
+
+const (
+	none   operandKind = iota // the kernel has no such operand
+	matrix                    // a row for each row of b
+	single                    // a single row
+	column                    // a number for each row of b
+)
+
+// rowKernels[i] is the row kernel with index i.
+var rowKernels = []rowKernel{
+	{"rowScaleShift", "y_i = a_i·b_i + c_i for columns a and c", matrix, column, column},
+	{"rowScaleAdd", "y_i = a_i·b_i + c_i for a column a", matrix, column, matrix},
+	{"rowMulShift", "y_i = a_i ⊙ b_i + c_i for a column c", matrix, matrix, column},
+	{"rowMulAdd", "y_i = a_i ⊙ b_i + c_i", matrix, matrix, matrix},
+	{"rowAddScaled", "y = y + Σ_i a_i·b_i for a column a", single, column, none},
+	{"rowAddMul", "y = y + Σ_i a_i ⊙ b_i", single, matrix, none},
+	{"rowAddDots", "y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four", column, matrix, none},
+}
+
+// rows returns the assembly file with the row kernels.
+func rows(arch *architecture) string {
+	registers := []string{
+		"y: address of row i of y",
+		"a: address of row i of a", "b: address of row i of b", "c, aPart: address of row i of c; in rowAddDots, of a part of a",
+		"yStride, bPart: row stride of y; in rowAddDots, address of a part of b",
+		"aRow1: row stride of a", "bRow1: row stride of b", "cStride, aRow3: row stride of c; in rowAddDots, 3 times the row stride of a",
+		"done, bRow3: number of bytes done in a row; in rowAddDots, 3 times the row stride of b",
+		"cols: number of columns left", "rows: number of rows left",
+	}
+	if arch == arm64 {
+		registers = append(registers, "aRow2: 2 times the row stride of a", "bRow2: 2 times the row stride of b")
+	}
+	w := newFile(arch, "row", "These kernels process rows of float64; see rows.go and rowArgs.", registers...)
+	w.isa = arch.sets[len(arch.sets)-1]
+	for _, k := range rowKernels {
+		w.begin(k.name, "%s", k.doc)
+		if k.y == column {
+			w.dots()
+		} else {
+			w.row(k)
+		}
+		w.code("RETURN")
+	}
+	return w.finish()
+}
+
+// blocks emits code that processes a row in blocks of adjacent columns, widest blocks first. The function f emits code
+// for a block of n columns. The code subtracts n from the register cols and adds 8·n to the given registers.
+func (w *assembler) blocks(widths []int, f func(n int), addresses ...string) {
+	for i, n := range widths {
+		w.comment("Blocks of %d columns.", n)
+		w.code("block%d:; JLESS cols, $%d, block%d", i, n, i+1)
+		f(n)
+		for _, a := range addresses {
+			w.code("ADD $%d, %s", 8*n, a)
+		}
+		w.code("SUB $%d, cols; JUMP block%d", n, i)
+	}
+	w.code("block%d:", len(widths))
+}
+
+// row emits a row kernel, which processes one block of columns after the other.
+func (w *assembler) row(k rowKernel) {
+	w.code("MOVE @y.stride, yStride; MOVE @a.stride, aRow1; MOVE @b.stride, bRow1; MOVE @c.stride, cStride")
+	w.code("MOVE $0, done; MOVE @cols, cols")
+	lanes := w.bytes / 8
+	w.blocks([]int{10, lanes, 1}, func(n int) { w.rowBlock(k, n) }, "done")
+}
+
+// rowBlock emits the loop over the rows of a block of n columns. Each row of the block consists of whole vectors and, if
+// n is not a multiple of their length, a shorter vector.
+func (w *assembler) rowBlock(k rowKernel, n int) {
+	lanes := w.bytes / 8
+	// The function each calls f for each vector v of a row, which starts at the given offset.
+	each := func(f func(v, offset int)) {
+		for v := 0; v*lanes < n; v++ {
+			w.setVectors(8, min(lanes, n-v*lanes))
+			f(v, 8*v*lanes)
+		}
+		w.setVectors(8, lanes)
+	}
+	at := func(pointer string, offset int) address { return address{base: pointer, offset: offset} }
+	operands := []operandKind{k.y, k.a, matrix, k.c}
+	for i, o := range operands {
+		pointer := "yabc"[i : i+1]
+		if o != none {
+			w.code("MOVE @%s.first, %[1]s", pointer)
+		}
+		if o == matrix || o == single {
+			w.code("ADD done, %s", pointer)
+		}
+	}
+	const a, c, temp, product, sum = 0, 1, 2, 3, 8
+	if k.y == single {
+		each(func(v, offset int) { w.load(at("y", offset), sum+v) })
+	}
+	w.setVectors(8, lanes)
+	w.code("MOVE @rows, rows; rows%d:", n)
+	if k.a == column {
+		w.broadcast(at("a", 0), a)
+	}
+	if k.c == column {
+		w.broadcast(at("c", 0), c)
+	}
+	each(func(v, offset int) {
+		x := product + v
+		if k.a == column {
+			w.vectorMemory("mul", a, at("b", offset), x, temp)
+		} else {
+			w.load(at("a", offset), x)
+			w.vectorMemory("mul", x, at("b", offset), x, temp)
+		}
+		switch k.c {
+		case column:
+			w.vector("add", x, c, x)
+		case matrix:
+			w.vectorMemory("add", x, at("c", offset), x, temp)
+		}
+		if k.y == single {
+			w.vector("add", sum+v, x, sum+v)
+		} else {
+			w.store(x, at("y", offset))
+		}
+	})
+	for i, o := range operands {
+		if o == matrix || o == column {
+			w.code("ADD %s, %s", [...]string{"yStride", "aRow1", "bRow1", "cStride"}[i], "yabc"[i:i+1])
+		}
+	}
+	w.code("LOOP rows, rows%d", n)
+	if k.y == single {
+		each(func(v, offset int) { w.store(sum+v, at("y", offset)) })
+	}
+}
+
+// dots emits a kernel that computes a dot product for each row, four rows at a time. The elements of a row are added
+// from left to right. The sums are in the lanes of register 0, or of registers 0 and 1 if a register has two lanes.
+func (w *assembler) dots() {
+	lanes := w.bytes / 8
+	w.code("MOVE @y.first, y; MOVE @a.first, a; MOVE @b.first, b; MOVE @rows, rows")
+	w.loadStride("a.stride", "aRow", 4)
+	w.loadStride("b.stride", "bRow", 4)
+	w.setVectors(8, lanes)
+	w.code("fourRows:")
+	for s := range 4 / lanes {
+		w.zero(s)
+	}
+	w.code("MOVE a, aPart; MOVE b, bPart; MOVE @cols, cols")
+	widths := []int{4, 2, 1}[4/lanes-1:]
+	w.blocks(widths, w.addColumns, "aPart", "bPart")
+	w.comment("Add the sums of the four rows to y.")
+	w.code("MOVE @y.stride, cols")
+	for i := range 4 {
+		w.setVectors(8, 2)
+		s := i / 2 // register whose first two lanes are the sums of rows i and i + 1
+		if i == 2 && lanes == 4 {
+			w.op("VEXTRACTF128 $1, Y0, X1")
+		}
+		if i%2 == 1 {
+			w.vector("interleaveHigh", s, s, 2)
+			s = 2
+		}
+		w.setVectors(8, 1)
+		w.vectorMemory("add", s, address{base: "y"}, 3, 3)
+		w.store(3, address{base: "y"})
+		w.code("ADD cols, y")
+	}
+	w.setVectors(8, lanes)
+	w.code("INDEX4 aRow1, a, a; INDEX4 bRow1, b, b; SUB $4, rows; JLEAST rows, $1, fourRows")
+}
+
+// addColumns emits code that adds n columns to the sums of four rows. It multiplies the elements of the rows and
+// transposes the matrix of products.
+func (w *assembler) addColumns(n int) {
+	w.setVectors(8, w.bytes/8)
+	if n == 4 {
+		w.addFourColumns()
+		return
+	}
+	// Register p + i holds row i or, with four lanes, rows i and i + 2. The elements of one row are adjacent.
+	const p, a, temp, column = 2, 4, 5, 6
+	load := func(part, row string, i, r int) {
+		w.setVectors(8, n)
+		w.load(w.at(part, row, i), r)
+		if w.bytes == 32 {
+			w.load(w.at(part, row, i+2), temp)
+			w.op("VINSERTF128 $1, X%d, Y%d, Y%[2]d", temp, r)
+		}
+		w.setVectors(8, w.bytes/8)
+	}
+	for s := range 32 / w.bytes {
+		for i := range 2 {
+			load("bPart", "bRow", 2*s+i, p+i)
+			load("aPart", "aRow", 2*s+i, a)
+			w.vector("mul", p+i, a, p+i)
+		}
+		for c := range n {
+			w.vector([...]string{"interleaveLow", "interleaveHigh"}[c], p, p+1, column)
+			w.vector("add", s, column, s)
+		}
+	}
+}
+
+// addFourColumns emits code of AVX2 that adds four columns to the sums of four rows. It multiplies the rows, transposes
+// the 4×4 matrix of products and adds the resulting vectors. To transpose, it interleaves pairs of rows and combines
+// halves of the results.
+func (w *assembler) addFourColumns() {
+	for i := range 4 {
+		w.load(w.at("aPart", "aRow", i), 1+i)
+		w.vectorMemory("mul", 1+i, w.at("bPart", "bRow", i), 1+i, 0)
+	}
+	for i := range 2 { // rows 0 and 1: Y5 = columns 0 and 2, Y6 = columns 1 and 3; rows 2 and 3: Y7 and Y8
+		w.vector("interleaveLow", 1+2*i, 2+2*i, 5+2*i)
+		w.vector("interleaveHigh", 1+2*i, 2+2*i, 6+2*i)
+	}
+	for i := range 2 {
+		w.op("VINSERTF128 $1, X%d, Y%d, Y%d", 7+i, 5+i, 1+i)
+		w.op("VPERM2F128 $0x31, Y%d, Y%d, Y%d", 7+i, 5+i, 3+i)
+	}
+	for i := range 4 {
+		w.vector("add", 0, 1+i, 0)
+	}
+}

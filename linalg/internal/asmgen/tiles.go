@@ -1,0 +1,255 @@
+package main
+
+import "fmt"
+
+// A tile kernel computes a tile, a small part of the matrix C in C += A·B; see Contraction in package kernel. The sums
+// of the tile stay in rows × vectors registers. In each step, the kernel loads the vectors of one row of B. For each
+// row of A, it then loads one element into all lanes of a register and multiplies:
+//
+//	                       row of B:  b0   b1   b2
+//	                                 ┌────┬────┬────┐
+//	elements of A, in all lanes:  a0 │ c0 │ c1 │ c2 │
+//	                              a1 │ c3 │ c4 │ c5 │   c += a·b
+//	                                 └────┴────┴────┘
+//
+// On arm64, the element of A is in the first lane of a register, and the multiply-add multiplies this lane by all lanes
+// of a vector of B.
+
+// In tiles with more than eight rows, each step prefetches the element in row 0 of A that is used 2^prefetchShift = 64
+// steps later. If A is a transpose, most elements of the other rows are in the same cache line. Prefetching helps if
+// consecutive steps read A from different cache lines, as in Wᵀ·δ for a matrix W [512×450] and a matrix δ with 16
+// columns. With a distance of 64 steps, this product takes 60 µs, whether W is in the second-level or the third-level
+// cache. With 8 steps, which are too few to hide the latency, it takes 64 to 82 µs.
+const prefetchShift = 6
+
+// tiles returns the assembly file with the tile kernels.
+func tiles(arch *architecture) string {
+	registers := []string{
+		"a, c: address of the element of A at a step, later of a row of C",
+		"b: address of the row of B at a step",
+		"row1, cRow: row stride of A, later of C",
+		"row3: 3 times the row stride of A", "row5: 5 times the row stride of A", "row7: 7 times the row stride of A",
+		"vector1, group1: stride between vectors of B, later of C; in a quad tile, offset of group 1 from group 0",
+		"aStep: stride between steps of A, minus 8 rows in tiles with more than 8 rows", "bStep: stride between steps of B",
+		"segment: address of the next segment", "steps: number of steps left",
+		"left, group2: number of segments left; in a quad tile, offset of group 2",
+		"prefetch, group3: offset of the prefetched element of A; in a quad tile, offset of group 3",
+	}
+	if arch == arm64 {
+		registers = append(registers, "row2: 2 times the row stride of A", "row4: 4 times the row stride of A",
+			"row6: 6 times the row stride of A", "vector2: 2 times the stride between vectors", "vector3: 3 times the stride between vectors")
+	}
+	w := newFile(arch, "tile", "These kernels compute the tiles of contractions; see tiles.go and tileArgs.", registers...)
+	if arch == amd64 {
+		w.maskData()
+	}
+	for _, w.isa = range arch.sets {
+		for kind, shapes := range w.tiles {
+			for _, s := range shapes {
+				w.tile(s, tileKind(kind))
+			}
+		}
+	}
+	return w.finish()
+}
+
+// tileName returns the name of a tile kernel.
+func (w *assembler) tileName(kind tileKind, s shape) string {
+	if kind == full {
+		return fmt.Sprintf("tile%dx%d%s", s.rows, s.vectors, w.name)
+	}
+	return fmt.Sprintf("%v%d%s", kind, s.rows, w.name)
+}
+
+// tile emits the kernel of a tile. The kinds of tiles differ only in the loads and stores of vectors. Vector v of row i
+// of C is in register i·s.vectors + v, and B is in the registers after C.
+func (w *assembler) tile(s shape, kind tileKind) {
+	w.setVectors(4, w.bytes/4)
+	if kind == partial && w.isa == neon {
+		w.lanes = 1
+	}
+	sums := s.rows * s.vectors
+	w.begin(w.tileName(kind, s), "C is in registers 0 to %d and B in registers %d to %d. Elements of A are in the registers after B.",
+		sums-1, sums, sums+s.vectors-1)
+	if w.architecture == amd64 {
+		w.comment("Prefetch C.")
+		w.loadC(s, kind)
+		w.each(s, func(_ int, a address) { w.op("PREFETCHT0 %s", w.memory(a)) })
+	}
+	w.comment("Load strides.")
+	w.loadStride("aRow", "row", min(s.rows, 8))
+	w.loadStride("bVector", "vector", s.vectors)
+	w.code("MOVE @aStep, aStep; MOVE @bStep, bStep; MOVE @segments, segment")
+	if s.rows > 8 {
+		if w.architecture == amd64 && kind != quad {
+			w.code("MOVE aStep, prefetch; SHL $%d, prefetch", prefetchShift)
+		}
+		w.code("MOVE row1, left; SHL $3, left; SUB left, aStep")
+	}
+	w.comment("Set the sums to the bias.")
+	w.code("MOVE @bias, b")
+	for i := range s.rows {
+		w.broadcast(address{base: "b", offset: 4 * i}, i*s.vectors)
+		for v := 1; v < s.vectors; v++ {
+			w.copy(i*s.vectors, i*s.vectors+v)
+		}
+	}
+	if w.masked = kind == partial && w.architecture == amd64; w.masked {
+		w.code("MOVE @lanes, steps")
+		w.setMask("steps", "left")
+	}
+	w.products(s, kind)
+	w.comment("If the argument add is set, add C to the sums. Store the sums to C.")
+	w.loadC(s, kind)
+	w.code("MOVE @add, steps; JEQUAL steps, $0, store")
+	w.each(s, func(i int, a address) {
+		if kind == full {
+			w.vectorMemory("add", i, a, i, sums)
+			return
+		}
+		w.loadTile(kind, a, sums)
+		w.vector("add", i, sums, i)
+	})
+	w.code("MOVE @c, c; store:")
+	w.each(s, func(i int, a address) { w.storeTile(kind, i, a) })
+	w.masked = false
+	w.code("RETURN")
+}
+
+// products emits the loops over segments and steps.
+func (w *assembler) products(s shape, kind tileKind) {
+	x := s.rows * s.vectors // first register of B
+	factors := x + s.vectors
+	free := w.count - factors // number of registers for elements of A
+	if w.masked && w.isa == avx2 {
+		free--
+	}
+	counter := "left"
+	w.code("MOVE @segmentCount, left")
+	if kind == quad { // there is no register for the counter
+		counter = "@left"
+		w.code("MOVE left, @left")
+		w.loadGroups("b")
+	}
+	w.comment("For each segment:")
+	w.code("eachSegment:; MOVE (segment), a; MOVE 8(segment), b; ADD $16, segment")
+	w.code("MOVE @a, steps; INDEX4 a, steps, a; MOVE @b, steps; INDEX4 b, steps, b; MOVE @steps, steps")
+	w.comment("For each step: load the vectors of B. For each row, load an element of A and multiply.")
+	w.code("eachStep:")
+	if s.rows > 8 && w.architecture == amd64 && kind != quad {
+		w.op("PREFETCHT0 %s", w.memory(address{base: "a", index: "prefetch", scale: 1}))
+	}
+	for v := range s.vectors {
+		w.loadTile(kind, w.at("b", "vector", v), x+v)
+	}
+	for i := range s.rows {
+		if i == 8 {
+			w.code("INDEX8 row1, a, a")
+		}
+		f := factors + i%min(free, 4)
+		w.loadFactor(w.at("a", "row", i%8), f)
+		for v := range s.vectors {
+			w.multiply(f, x+v, i*s.vectors+v)
+		}
+	}
+	w.code("ADD aStep, a; ADD bStep, b; LOOP steps, eachStep; LOOP %s, eachSegment", counter)
+}
+
+// loadFactor emits an instruction that loads an element of A for multiply.
+func (w *assembler) loadFactor(from address, r int) {
+	if w.architecture == amd64 {
+		w.broadcast(from, r)
+		return
+	}
+	w.op("FMOVS %s, F%d", w.memory(from), r)
+}
+
+// multiply emits an instruction that adds the product of an element f of A and a vector b of B to c.
+func (w *assembler) multiply(f, b, c int) {
+	if w.architecture == amd64 {
+		w.vector("fma", b, f, c)
+		return
+	}
+	w.word(0x4f801000|uint32(f)<<16|uint32(b)<<5|uint32(c), "fmla v%d.4s, v%d.4s, v%d.s[0]", c, b, f)
+}
+
+// loadC emits code that loads the address and the strides of C.
+func (w *assembler) loadC(s shape, kind tileKind) {
+	w.code("MOVE @c, c; MOVE @cRow, cRow")
+	if kind == quad {
+		w.loadGroups("c")
+		return
+	}
+	w.loadStride("cVector", "vector", s.vectors)
+}
+
+// loadGroups emits code that loads the offsets of the groups of B or C.
+func (w *assembler) loadGroups(operand string) {
+	w.code("MOVE @%sVector, group1", operand)
+	if w.isa == avx512 {
+		w.code("MOVE @%sQuad2, group2; MOVE @%[1]sQuad3, group3", operand)
+	}
+}
+
+// loadTile emits code that loads a vector of a tile. In a quad tile, each part of the vector is from a different group.
+func (w *assembler) loadTile(kind tileKind, from address, r int) {
+	if kind != quad {
+		w.load(from, r)
+		return
+	}
+	w.eachGroup(from, func(_ int, a address) { w.load(a, r) }, func(g int, a address) { w.insert(g, a, r) })
+}
+
+// storeTile emits code that stores a vector of a tile.
+func (w *assembler) storeTile(kind tileKind, r int, to address) {
+	if kind != quad {
+		w.store(r, to)
+		return
+	}
+	w.eachGroup(to, func(_ int, a address) { w.store(r, a) }, func(g int, a address) {
+		w.op("VEXTRACT%s $%d, %s, %s", parts[w.isa], g, w.v(r), w.memory(a))
+	})
+}
+
+// eachGroup calls first for the address of group 0, where the type of vectors is four float32, and then rest for the
+// other groups in a vector.
+func (w *assembler) eachGroup(a address, first, rest func(group int, a address)) {
+	w.lanes = 4
+	first(0, a)
+	w.lanes = w.bytes / 4
+	for g := 1; g < w.bytes/16; g++ {
+		rest(g, address{base: a.base, index: fmt.Sprintf("group%d", g), scale: 1})
+	}
+}
+
+// each calls f(i, a) for each vector of C, where i is the number of the register that holds the vector and a is the
+// address of the vector. After each row, it emits code that sets c to the address of the next row.
+func (w *assembler) each(s shape, f func(i int, a address)) {
+	for i := range s.rows {
+		for v := range s.vectors {
+			f(i*s.vectors+v, w.at("c", "vector", v))
+		}
+		if i < s.rows-1 {
+			w.code("ADD cRow, c")
+		}
+	}
+}
+
+// peak returns the assembly file with the peak kernels, which measure the peak speed of multiply-adds.
+func peak(arch *architecture) string {
+	w := newFile(arch, "peak", "These kernels are loops of independent multiply-adds; see the function Peak in level.go.",
+		"rounds: number of rounds left")
+	for _, w.isa = range arch.sets {
+		w.setVectors(4, w.bytes/4)
+		w.begin("peak"+w.name, "The factor is in register %d.", w.peakSums)
+		for i := range w.peakSums + 1 {
+			w.zero(i)
+		}
+		w.code("MOVE @rounds, rounds; loop:")
+		for i := range w.peakSums {
+			w.vector("fma", w.peakSums, w.peakSums, i)
+		}
+		w.code("LOOP rounds, loop; RETURN")
+	}
+	return w.finish()
+}

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// vectorInstructions contains vector instructions d = a ∘ b by name: the name of the instruction for float32 or int32
+// on amd64, its name on arm64 and its code there. Go's assembler lacks most of these instructions of arm64
+// (golang/go#41092). The generator emits all of them as WORD directives, which contain the instruction code. A comment
+// contains the output of GNU's disassembler for this code, and a test compares the code with the comment.
+var vectorInstructions = map[string]struct {
+	amd64, arm64 string
+	code         uint32
+}{
+	"add":  {"VADDPS", "fadd", 0x4e20d400},
+	"sub":  {"VSUBPS", "fsub", 0x4ea0d400},
+	"mul":  {"VMULPS", "fmul", 0x6e20dc00},
+	"div":  {"VDIVPS", "fdiv", 0x6e20fc00},
+	"max":  {"VMAXPS", "fmax", 0x4e20f400}, // if b is NaN, the result is NaN; if only a is NaN, it is unspecified
+	"min":  {"VMINPS", "fmin", 0x4ea0f400},
+	"fma":  {"VFMADD231PS", "fmla", 0x4e20cc00},  // d = d + a·b
+	"fnma": {"VFNMADD231PS", "fmls", 0x4ea0cc00}, // d = d − a·b
+
+	"addInt": {"VPADDD", "add", 0x4ea08400},
+	"subInt": {"VPSUBD", "sub", 0x6ea08400},
+	"and":    {"VANDPS", "and", 0x4e201c00},
+	"or":     {"VORPS", "orr", 0x4ea01c00},
+	"xor":    {"VXORPS", "eor", 0x6e201c00},
+
+	// a₀ b₀ a₁ b₁ … for the first or the second half of each four (float32) or two (float64) elements aᵢ and bᵢ
+	"interleaveLow":  {"VUNPCKLPS", "zip1", 0x4e803800},
+	"interleaveHigh": {"VUNPCKHPS", "zip2", 0x4e807800},
+
+	"greater": {arm64: "fcmgt", code: 0x6ea0e400}, // d = all bits set where a > b
+	"select":  {arm64: "bsl", code: 0x6e601c00},   // d = a where the bits of d are set, else b
+}
+
+// setVectors sets the type of the following vectors: the number of bytes of an element and the number of elements.
+func (w *assembler) setVectors(size, lanes int) { w.size, w.lanes = size, lanes }
+
+// v returns the name of vector register i.
+func (w *assembler) v(i int) string {
+	if i < 0 || i >= w.count {
+		panic(fmt.Sprintf("%s has no register %d", w.name, i))
+	}
+	prefix := "X"
+	switch {
+	case w.architecture == arm64:
+		prefix = "V"
+	case w.size*w.lanes > 32:
+		prefix = "Z"
+	case w.size*w.lanes > 16:
+		prefix = "Y"
+	}
+	return fmt.Sprintf("%s%d", prefix, i)
+}
+
+// typed returns the name of an instruction of amd64 for the type of the vectors, given its name for float32 or int32.
+func (w *assembler) typed(name string) string {
+	switch stem, ok := strings.CutSuffix(name, "PS"); {
+	case ok:
+		return stem + map[bool]string{true: "S", false: "P"}[w.lanes == 1] + map[int]string{4: "S", 8: "D"}[w.size]
+	case w.size == 8:
+		return strings.TrimSuffix(name, "D") + "Q"
+	}
+	return name
+}
+
+// vector emits the instruction d = a ∘ b with the given name in the table vectorInstructions.
+func (w *assembler) vector(name string, a, b, d int) {
+	i := vectorInstructions[name]
+	if w.architecture == amd64 {
+		w.op("%s %s, %s, %s", w.typed(i.amd64), w.v(b), w.v(a), w.v(d))
+		return
+	}
+	lanes := "4s"
+	switch {
+	case slices.Contains([]string{"and", "or", "xor", "select"}, name):
+		lanes = "16b"
+	case w.size == 8:
+		lanes = "2d"
+		i.code |= 1 << 22
+	}
+	w.word(i.code|uint32(b)<<16|uint32(a)<<5|uint32(d), "%s v%d.%[3]s, v%[4]d.%[3]s, v%[5]d.%[3]s", i.arm64, d, lanes, a, b)
+}
+
+// word emits a WORD directive with the code of an instruction of arm64 and a comment, formatted as by
+// fmt.Sprintf. The comment must equal the output of GNU's disassembler for this code.
+func (w *assembler) word(code uint32, format string, args ...any) {
+	w.op("WORD $0x%08x // %s", code, fmt.Sprintf(format, args...))
+}
+
+// vectorMemory emits d = a ∘ b for the vector b at an address. On arm64, it uses vector register temp.
+func (w *assembler) vectorMemory(name string, a int, b address, d, temp int) {
+	if w.architecture == amd64 {
+		w.op("%s %s, %s, %s", w.typed(vectorInstructions[name].amd64), w.memory(b), w.v(a), w.v(d))
+		return
+	}
+	w.load(b, temp)
+	w.vector(name, a, temp, d)
+}
+
+// zero emits an instruction that sets vector register r to zero.
+func (w *assembler) zero(r int) { w.vector("xor", r, r, r) }
+
+// copy emits an instruction that copies vector register a to d.
+func (w *assembler) copy(a, d int) {
+	if w.architecture == amd64 {
+		w.op("VMOVAPS %s, %s", w.v(a), w.v(d))
+		return
+	}
+	w.op("VMOV V%d.B16, V%d.B16", a, d)
+}
+
+// shift emits an instruction that shifts the elements of vector register a by n bits to the left or, if n is
+// negative, by −n bits to the right, where they are filled with zeros.
+func (w *assembler) shift(a, n, d int) {
+	name, bits := "VPSLLD", n
+	if n < 0 {
+		name, bits = "VPSRLD", -n
+	}
+	if w.architecture == amd64 {
+		w.op("%s $%d, %s, %s", w.typed(name), bits, w.v(a), w.v(d))
+		return
+	}
+	w.op("%s $%d, V%d.%[4]s, V%[5]d.%[4]s", map[bool]string{true: "VSHL", false: "VUSHR"}[n > 0], bits, a, w.arrangement(), d)
+}
+
+// arrangement returns the suffix of vector registers of arm64, such as S4 for four float32.
+func (w *assembler) arrangement() string { return map[int]string{4: "S4", 8: "D2"}[w.size] }
+
+// maskRegister is the number of the AVX2 register that holds the mask for partial vectors. With AVX-512, it is in K1.
+const maskRegister = 15
+
+// load emits an instruction that loads a vector from an address into register r. If w.masked is set, elements outside
+// the mask become zero. On arm64, elements after the first w.lanes become zero.
+func (w *assembler) load(from address, r int) {
+	switch m := w.memory(from); {
+	case w.architecture == arm64:
+		w.moveNEON("FMOV%[1]s %[2]s, F%[3]d", 0x3ce06800, "ldr", from, r)
+	case w.masked && w.isa == avx512:
+		w.op("%s.Z %s, K1, %s", w.typed("VMOVUPS"), m, w.v(r))
+	case w.masked:
+		w.op("%s %s, %s, %s", w.typed("VMASKMOVPS"), m, w.v(maskRegister), w.v(r))
+	default:
+		w.op("%s %s, %s", w.moveInstruction(), m, w.v(r))
+	}
+}
+
+// store emits an instruction that stores register r at an address. If w.masked is set, it stores only the elements in
+// the mask.
+func (w *assembler) store(r int, to address) {
+	switch m := w.memory(to); {
+	case w.architecture == arm64:
+		w.moveNEON("FMOV%[1]s F%[3]d, %[2]s", 0x3ca06800, "str", to, r)
+	case w.masked && w.isa == avx512:
+		w.op("%s %s, K1, %s", w.typed("VMOVUPS"), w.v(r), m)
+	case w.masked:
+		w.op("%s %s, %s, %s", w.typed("VMASKMOVPS"), w.v(r), w.v(maskRegister), m)
+	default:
+		w.op("%s %s, %s", w.moveInstruction(), w.v(r), m)
+	}
+}
+
+// moveInstruction returns the name of the instruction of amd64 that loads or stores a vector.
+func (w *assembler) moveInstruction() string {
+	if w.lanes == 1 {
+		return w.typed("VMOVPS") // VMOVSS or VMOVSD
+	}
+	return w.typed("VMOVUPS")
+}
+
+// moveNEON emits an instruction that loads or stores vector register r. Go's assembler has no instruction for vectors of
+// 16 bytes at the sum of two registers.
+func (w *assembler) moveNEON(format string, code uint32, name string, a address, r int) {
+	bytes := w.size * w.lanes
+	if bytes == 16 && a.index != "" {
+		base, index := number(w.operand(a.base)), number(w.operand(a.index))
+		w.word(code|index<<16|base<<5|uint32(r), "%s q%d, [x%d, x%d]", name, r, base, index)
+		return
+	}
+	w.op(format, map[int]string{4: "S", 8: "D", 16: "Q"}[bytes], w.memory(a), r)
+}
+
+// number returns the number of a general-purpose register of arm64, such as 1 for R1.
+func number(register string) (n uint32) {
+	if _, err := fmt.Sscanf(register, "R%d", &n); err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// broadcast emits code that loads one number from an address into all elements of register r.
+func (w *assembler) broadcast(from address, r int) {
+	switch element := map[int]string{4: "S", 8: "D"}[w.size]; {
+	case w.architecture == amd64:
+		w.op("VBROADCASTS%s %s, %s", element, w.memory(from), w.v(r))
+	case from == address{base: from.base} && from.base[0] != '@': // VLD1R supports no other addresses
+		w.op("VLD1R (%s), [V%d.%s]", w.operand(from.base), r, w.arrangement())
+	default:
+		w.op("FMOV%s %s, F%d", element, w.memory(from), r)
+		w.op("VDUP V%d.%s[0], V%[1]d.%[3]s", r, element, w.arrangement())
+	}
+}
+
+// parts contains the suffixes of the instructions that insert or extract a part of a vector, 16 bytes long.
+var parts = map[*isa]string{avx2: "F128", avx512: "F32X4"}
+
+// insert emits an instruction of amd64 that loads a part of register r from an address. Other parts keep their values.
+func (w *assembler) insert(part int, from address, r int) {
+	w.op("VINSERT%s $%d, %s, %s, %s", parts[w.isa], part, w.memory(from), w.v(r), w.v(r))
+}
+
+// setMask emits code of amd64 that sets the mask to the first n elements, where n is the value of a register. The code
+// overwrites this register and the register temp.
+func (w *assembler) setMask(n, temp string) {
+	n, temp = w.operand(n), w.operand(temp)
+	if w.isa == avx512 {
+		w.op("MOVL $-1, %s; BZHIL %s, %[1]s, %[1]s; KMOVW %[1]s, K1", temp, n)
+		return
+	}
+	w.op("LEAQ ones<>+32(SB), %s; SHLQ $%d, %s; SUBQ %[3]s, %[1]s", temp, w.size/4+1, n)
+	w.op("VMOVDQU (%s), %s", temp, w.v(maskRegister))
+}
+
+// maskData emits a table from which AVX2 kernels load masks: 32 bytes whose bits are all 1, then 32 zeros.
+func (w *assembler) maskData() {
+	w.WriteByte('\n')
+	for i := range 8 {
+		fmt.Fprintf(w, "DATA ones<>+%d(SB)/8, $%s\n", 8*i, [...]string{"0xffffffffffffffff", "0"}[i/4])
+	}
+	w.WriteString("GLOBL ones<>(SB), NOPTR|RODATA, $64\n")
+}
+
+// A constant is a number that vector instructions use: its bits and its size in bytes.
+type constant struct {
+	bits uint64
+	size int
+}
+
+// value returns the number.
+func (c constant) value() float64 {
+	if c.size == 4 {
+		return float64(math.Float32frombits(uint32(c.bits)))
+	}
+	return math.Float64frombits(c.bits)
+}
+
+// constantOperand returns the assembly operand for a constant, and adds the constant to w.constants if it is new. On
+// arm64, the operand is a whole vector of a table, whose address is in the register constants.
+func (w *assembler) constantOperand(c constant) string {
+	if !slices.Contains(w.constants, c) {
+		w.constants = append(w.constants, c)
+	}
+	if w.architecture == arm64 {
+		return fmt.Sprintf("%d(%s)", 16*slices.Index(w.constants, c), w.operand("constants"))
+	}
+	return fmt.Sprintf("k%0*x<>+0(SB)", 2*c.size, c.bits)
+}
+
+// constantData emits the constants.
+func (w *assembler) constantData() {
+	for i, c := range w.constants {
+		if w.architecture == amd64 {
+			fmt.Fprintf(w, "\nDATA k%0*x<>+0(SB)/%d, $0x%0[1]*[2]x // %[4]v\n", 2*c.size, c.bits, c.size, c.value())
+			fmt.Fprintf(w, "GLOBL k%0*x<>(SB), NOPTR|RODATA, $%d\n", 2*c.size, c.bits, c.size)
+			continue
+		}
+		if c.size == 4 {
+			c.bits |= c.bits << 32
+		}
+		fmt.Fprintf(w, "DATA constants<>+%d(SB)/8, $0x%016x\n", 16*i, c.bits)
+		fmt.Fprintf(w, "DATA constants<>+%d(SB)/8, $0x%016x // %v\n", 16*i+8, c.bits, w.constants[i].value())
+	}
+	if w.architecture == arm64 {
+		fmt.Fprintf(w, "GLOBL constants<>(SB), NOPTR|RODATA, $%d\n", 16*len(w.constants))
+	}
+}
