@@ -1293,8 +1293,8 @@ func potentialGradient(t *report) {
 	var tp tape
 	g := gaussian(&tp, data, theta)
 	z := tp.Leaf(linalg.Column(0.3, -1.2, 0.8))
-	closed, _ := hvae.PotentialGradient[float64](g, z)
-	taped, _ := hvae.PotentialGradient[float64](targetFunc(g.LogJoint), z)
+	closed := hvae.PotentialGradient[float64](g, z)
+	taped := hvae.PotentialGradient[float64](targetFunc(g.LogJoint), z)
 	constant := model.NewTarget(data, tp.Const(linalg.Column(theta.Delta...)), ad.Log(tp.Const(linalg.Column(theta.Sigma...))))
 	want := make([]float64, d)
 	for j := range want {

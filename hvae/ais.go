@@ -108,9 +108,9 @@ func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
 	t.Reset()
 	target := a.Target(t)
 	s := state[T]{Phase: Phase[T]{Z: t.Const(z)}}
-	s.gradU, s.logJoint = PotentialGradient(target, s.Z)
+	s.gradU, s.logJoint = evaluate(target, s.Z)
 	logPrior := DiagonalNormal[T]{t.Const(a.Mean), t.Const(a.SD)}.LogDensity(s.Z)
-	c := ad.Stack(ad.Stack(s.Z, s.gradU), ad.Stack(logPrior, s.logJointOf(target))).Value.Clone()
+	c := ad.Stack(ad.Stack(s.Z, s.gradU), ad.Stack(logPrior, s.logJoint)).Value.Clone()
 	return &Particles[T]{c.RowRange(0, n), 0, c.RowRange(n, 2*n), c.Row(2 * n), c.Row(2*n + 1), c}
 }
 

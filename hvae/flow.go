@@ -20,7 +20,10 @@ type Flow[T linalg.Float] struct {
 }
 
 // Forward returns (z_K, ρ_K) = H(z₀, ρ₀). It needs K + 1 evaluations of ∇U, or none if K = 0.
-func (f *Flow[T]) Forward(s Phase[T]) Phase[T] { return f.run(s, func(Phase[T]) {}).Phase }
+func (f *Flow[T]) Forward(s Phase[T]) Phase[T] {
+	end, _ := f.run(s, func(Phase[T]) {})
+	return end
+}
 
 // Path returns the phases (z₀, ρ₀), …, (z_K, ρ_K) that Forward computes.
 func (f *Flow[T]) Path(s Phase[T]) []Phase[T] {
@@ -29,32 +32,32 @@ func (f *Flow[T]) Path(s Phase[T]) []Phase[T] {
 	return path
 }
 
-// run returns the state at (z_K, ρ_K) and calls visit after each step. For K = 0, only the field Phase is set.
-func (f *Flow[T]) run(start Phase[T], visit func(Phase[T])) state[T] {
+// run returns (z_K, ρ_K) and log p_θ(x, z_K), and calls visit after each step.
+func (f *Flow[T]) run(start Phase[T], visit func(Phase[T])) (end Phase[T], logJoint *ad.Var[T]) {
 	require(f.Target != nil, "Flow.Target is nil")
 	require(f.K >= 0, "Flow.K is negative")
 	mustBe("the momentum", start.Rho, start.Z.Rows(), start.Z.Cols())
 	f.Tempering.check(f.K, start.Z.Rows())
-	s := state[T]{Phase: start}
-	if f.K > 0 {
-		s.gradU, s.logJoint = PotentialGradient(f.Target, s.Z)
+	if f.K == 0 {
+		return start, logJointOf(f.Target, start.Z)
 	}
+	s := state[T]{Phase: start, gradU: PotentialGradient(f.Target, start.Z)}
 	var e stepSize[T]
 	for k := 1; k <= f.K; k++ {
 		if k == 1 || f.StepSize.Rows() > 1 { // otherwise, all steps have the same ε
 			e = stepSizeOf(f.StepSize, k, f.K, s.Z)
 		}
 		if f.Recompute {
-			s = recomputed(f.Target, e, s)
+			s = recomputed(f.Target, e, s, k == f.K)
 		} else {
-			s = leapfrog(f.Target, e, s)
+			s = leapfrog(f.Target, e, s, k == f.K)
 		}
 		if f.Tempering.alpha != nil {
 			s.Rho = ad.Mul(row(f.Tempering.alpha, k-1), s.Rho)
 		}
 		visit(s.Phase)
 	}
-	return s
+	return s.Phase, s.logJoint
 }
 
 // LogDet returns log |det ∇H| = log Π α_k^ℓ [1×1] for ℓ = dims, which is (ℓ/2) log β₀ if the tempering is tied.
@@ -64,6 +67,14 @@ func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
 		return tape.Scalar(0)
 	}
 	return sumOfLogs(f.Tempering.alpha, dims)
+}
+
+// logVolume returns log(s^ℓ Π α_k^ℓ) [1×1] for ℓ = dims, the constant 0 if the tempering is tied.
+func (f *Flow[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
+	if !f.Tempering.untied {
+		return tape.Scalar(0)
+	}
+	return ad.Add(sumOfLogs(f.Tempering.momentumSD, dims), f.LogDet(tape, dims))
 }
 
 // sumOfLogs returns the sum of log v over rows and dimensions [1×1]. A single column of v counts dims times.

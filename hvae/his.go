@@ -26,12 +26,8 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 	if s := f.Tempering.momentumSD; s != nil {
 		start.Rho = ad.Mul(row(s, 0), gamma0)
 	}
-	end := f.run(start, func(Phase[T]) {})
-	logVolume := z0.Tape().Scalar(0)
-	if f.Tempering.untied {
-		logVolume = ad.Add(sumOfLogs(f.Tempering.momentumSD, z0.Rows()), f.LogDet(z0.Tape(), z0.Rows()))
-	}
-	return Sample[T]{start, end.Phase, gamma0, logPrior, end.logJointOf(f.Target), logVolume}
+	end, logJoint := f.run(start, func(Phase[T]) {})
+	return Sample[T]{start, end, gamma0, logPrior, logJoint, f.logVolume(z0.Tape(), z0.Rows())}
 }
 
 // LogEstimate returns log p̂_θ(x) = log p̄ − log q̄ [1×B], where p̂_θ(x) is the unbiased estimate of the evidence

@@ -28,43 +28,47 @@ func (s Phase[T]) Energy(target Target[T]) *ad.Var[T] {
 // gradients. A Flow of K steps needs only K + 1, because a step begins where the previous step ended.
 func Leapfrog[T linalg.Float](target Target[T], epsilon *ad.Var[T], s Phase[T]) Phase[T] {
 	mustBe("the momentum", s.Rho, s.Z.Rows(), s.Z.Cols())
-	gradU, _ := PotentialGradient(target, s.Z)
-	return leapfrog(target, stepSizeOf(epsilon, 1, 1, s.Z), state[T]{s, gradU, nil}).Phase
+	e := stepSizeOf(epsilon, 1, 1, s.Z)
+	return leapfrog(target, e, state[T]{Phase: s, gradU: PotentialGradient(target, s.Z)}, false).Phase
 }
 
 // A state is a phase and the values of the target at its position z.
 type state[T linalg.Float] struct {
 	Phase[T]
 	gradU    *ad.Var[T] // ∇U(z) [ℓ×B]
-	logJoint *ad.Var[T] // log p_θ(x, z) [1×B], or nil if the target is a ClosedForm
+	logJoint *ad.Var[T] // log p_θ(x, z) [1×B], only after the last step of a flow
 }
 
-// leapfrog returns the state after one leapfrog step from s. It evaluates one gradient.
-func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state[T] {
+// leapfrog returns the state after one leapfrog step from s. It evaluates one gradient and, after the last step of a
+// flow, log p_θ(x, z).
+func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s state[T], last bool) state[T] {
 	s.Rho = ad.MulAdd(e.minusHalf, s.gradU, s.Rho)
 	s.Z = ad.MulAdd(e.epsilon, s.Rho, s.Z)
-	s.gradU, s.logJoint = PotentialGradient(target, s.Z)
+	if last {
+		s.gradU, s.logJoint = evaluate(target, s.Z)
+	} else {
+		s.gradU = PotentialGradient(target, s.Z)
+	}
 	s.Rho = ad.MulAdd(e.minusHalf, s.gradU, s.Rho)
 	return s
 }
 
-// recomputed returns leapfrog(target, e, s), but the tape keeps only one matrix for the step. This matrix stacks z, ρ
-// and ∇U(z), with n = ℓ rows each, and log p_θ(x, z), with one row.
-func recomputed[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state[T] {
+// recomputed returns leapfrog(target, e, s, last), but the tape keeps only one matrix for the step. This matrix stacks z,
+// ρ and ∇U(z), with ℓ rows each, and after the last step log p_θ(x, z), with one row.
+func recomputed[T linalg.Float](target Target[T], e stepSize[T], s state[T], last bool) state[T] {
 	y, n := ad.Recomputed(func(v []*ad.Var[T]) *ad.Var[T] {
-		s := leapfrog(target, stepSize[T]{v[3], v[4]}, state[T]{Phase[T]{v[0], v[1]}, v[2], nil})
-		return ad.Stack(ad.Stack(s.Z, s.Rho), ad.Stack(s.gradU, s.logJointOf(target)))
+		s := leapfrog(target, stepSize[T]{v[3], v[4]}, state[T]{Phase: Phase[T]{v[0], v[1]}, gradU: v[2]}, last)
+		stack := ad.Stack(ad.Stack(s.Z, s.Rho), s.gradU)
+		if last {
+			stack = ad.Stack(stack, s.logJoint)
+		}
+		return stack
 	}, s.Z, s.Rho, s.gradU, e.epsilon, e.minusHalf), s.Z.Rows()
-	part := func(i int) *ad.Var[T] { return ad.RowRange(y, i*n, min((i+1)*n, y.Rows())) }
-	return state[T]{Phase[T]{part(0), part(1)}, part(2), part(3)}
-}
-
-// logJointOf returns s.logJoint if it is not nil. Otherwise, it evaluates log p_θ(x, z).
-func (s state[T]) logJointOf(target Target[T]) *ad.Var[T] {
-	if s.logJoint != nil {
-		return s.logJoint
+	s = state[T]{Phase: Phase[T]{ad.RowRange(y, 0, n), ad.RowRange(y, n, 2*n)}, gradU: ad.RowRange(y, 2*n, 3*n)}
+	if last {
+		s.logJoint = ad.RowRange(y, 3*n, 3*n+1)
 	}
-	return logJointOf(target, s.Z)
+	return s
 }
 
 // A stepSize holds ε and −ε/2, each [ℓ×1].

@@ -40,11 +40,19 @@ type ClosedForm[T linalg.Float] interface {
 	PotentialGradient(z *ad.Var[T]) *ad.Var[T]
 }
 
-// PotentialGradient returns the gradient [ℓ×B] of the potential U_θ(z|x) = −log p_θ(x, z) with respect to z. For a
-// ClosedForm, logJoint is nil. For other targets, it is log p_θ(x, z) [1×B], which PotentialGradient differentiates.
-func PotentialGradient[T linalg.Float](target Target[T], z *ad.Var[T]) (gradU, logJoint *ad.Var[T]) {
+// PotentialGradient returns the gradient [ℓ×B] of the potential U_θ(z|x) = −log p_θ(x, z) with respect to z.
+func PotentialGradient[T linalg.Float](target Target[T], z *ad.Var[T]) *ad.Var[T] {
 	if t, ok := target.(ClosedForm[T]); ok {
-		return mustBe("the target's potential gradient", t.PotentialGradient(z), z.Rows(), z.Cols()), nil
+		return mustBe("the target's potential gradient", t.PotentialGradient(z), z.Rows(), z.Cols())
+	}
+	gradU, _ := evaluate(target, z)
+	return gradU
+}
+
+// evaluate returns ∇U_θ(z|x) [ℓ×B] and log p_θ(x, z) [1×B]. Without a ClosedForm, it evaluates LogJoint once for both.
+func evaluate[T linalg.Float](target Target[T], z *ad.Var[T]) (gradU, logJoint *ad.Var[T]) {
+	if _, ok := target.(ClosedForm[T]); ok {
+		return PotentialGradient(target, z), logJointOf(target, z)
 	}
 	if !z.Live() { // ad.Grad cannot differentiate with respect to a constant
 		z = z.Tape().Leaf(z.Value)

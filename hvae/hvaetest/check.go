@@ -22,7 +22,7 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, p
 	derivatives := func(z []float64) (values []float64, gradients [2][]float64) { // of U and vᵀ∇U
 		var t ad.Tape[float64]
 		target, at := bind(&t), t.Leaf(linalg.Column(z...))
-		gradU, _ := hvae.PotentialGradient(target, at)
+		gradU := hvae.PotentialGradient(target, at)
 		slope := ad.Dot(gradU, t.Const(v))
 		values = []float64{-target.LogJoint(at).Value.Data[0], slope.Scalar()}
 		return values, [2][]float64{gradU.Value.Data, ad.Grad(slope, at).Value.Data}
