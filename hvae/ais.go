@@ -2,6 +2,7 @@ package hvae
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -19,22 +20,22 @@ import (
 //	p̂_θ(x)    = Π_k p^(k+1)(z_k) / p^k(z_k),   k = 0, …, K − 1.
 //
 // Each kernel is reversible, so p̂_θ(x) is a special case of equation 3 (eq:generalizedJarzynski). Memory use does not
-// depend on K or Leapfrogs. An AIS is not safe for concurrent use.
+// depend on K or Leapfrogs. An AIS only holds settings, so it is safe for concurrent use.
 type AIS[T linalg.Float] struct {
 	Target    func(t *ad.Tape[T]) Target[T] // returns the target of the B columns on tape t
 	Mean, SD  linalg.Matrix[T]              // of q⁰, a DiagonalNormal: [ℓ×B], or [ℓ×1] for all columns
 	Steps     int                           // K, at least 1; for K = 1, p̂_θ(x) = p_θ(x, z₀)/q⁰(z₀)
 	Leapfrogs int                           // leapfrog steps per kernel, for example 5; each step needs one gradient
 	StepSizes []float64                     // leapfrog step size of each kernel [K−1] in units of SD, from Tune
-
-	tape ad.Tape[T] // for densities and gradients; At resets it
 }
 
 // Forward starts the chains at draws from q⁰ and runs them. It returns their last states and their estimates log
 // p̂_θ(x) [B]. The expectation of log p̂_θ(x) is at most log p_θ(x). Chain j uses the random numbers of streams[j].
-// Before each kernel, Forward, Reverse and Tune test ctx. If ctx is done, they return ctx.Err().
+//
+// Forward, Reverse and Tune return ctx.Err() if ctx is done, which they test before each kernel. They return an error if
+// an element of SD is not positive, or if log p_θ(x, z) or log q⁰(z) is NaN where a chain starts.
 func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (end *Particles[T], logEstimates []float64, err error) {
-	return a.run(ctx, a.start(streams), streams, func(i int) int { return i })
+	return a.run(ctx, a.draw(streams), streams, func(i int) int { return i })
 }
 
 // Reverse runs the chains backwards from exact draws z [ℓ×B] from the posterior p_θ(z|x). It returns their last states
@@ -42,12 +43,16 @@ func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (end *Partic
 // p_θ(x) (bidirectional Monte Carlo: Grosse, Ghahramani and Adams, 2015). If x is simulated by drawing z ~ p_θ(z) and
 // then x ~ p_θ(x|z), this z is an exact draw from p_θ(z|x).
 func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand) (end *Particles[T], logEstimates []float64, err error) {
-	return a.run(ctx, a.At(z), streams, func(i int) int { return a.Steps - i })
+	return a.run(ctx, z, streams, func(i int) int { return a.Steps - i })
 }
 
-// run applies the kernels with the numbers kernel(1), …, kernel(K−1) to p. At each of the K states of a chain, it adds
-// log p^(k+1)(z)/p^k(z) = (log p_θ(x, z) − log q⁰(z))/K to log p̂_θ(x).
-func (a *AIS[T]) run(ctx context.Context, p *Particles[T], streams []*rand.Rand, kernel func(i int) int) (*Particles[T], []float64, error) {
+// run starts chains at z and applies the kernels with the numbers kernel(1), …, kernel(K−1). At each of the K states of a
+// chain, it adds log p^(k+1)(z)/p^k(z) = (log p_θ(x, z) − log q⁰(z))/K to log p̂_θ(x).
+func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand, kernel func(i int) int) (*Particles[T], []float64, error) {
+	p, err := a.start(ctx, z)
+	if err != nil {
+		return nil, nil, err
+	}
 	logEstimates := make([]float64, p.Z.Cols)
 	for i := range a.Steps {
 		if err := ctx.Err(); err != nil {
@@ -70,9 +75,13 @@ func (a *AIS[T]) run(ctx context.Context, p *Particles[T], streams []*rand.Rand,
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
 	stepSizes = slices.Repeat([]float64{first}, max(0, a.Steps-1))
-	tuned := AIS[T]{a.Target, a.Mean, a.SD, a.Steps, a.Leapfrogs, stepSizes, ad.Tape[T]{}}
+	tuned := *a
+	tuned.StepSizes = stepSizes
 	for pass := 1; pass <= passes; pass++ {
-		p := tuned.start(streams)
+		p, err := tuned.start(ctx, tuned.draw(streams))
+		if err != nil {
+			return nil, err
+		}
 		for i := range stepSizes {
 			if err := ctx.Err(); err != nil {
 				return nil, err
@@ -87,7 +96,8 @@ func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (st
 	return stepSizes, nil
 }
 
-// Particles holds the current states of B chains.
+// Particles holds the current states of B chains. It also owns the tape on which At and Move compute densities and
+// gradients. They copy the results from the tape and reset it for the next states.
 type Particles[T linalg.Float] struct {
 	Z          linalg.Matrix[T] // [ℓ×B]
 	Acceptance float64          // mean acceptance probability of the kernels of Forward or Reverse, or NaN for K = 1
@@ -95,31 +105,62 @@ type Particles[T linalg.Float] struct {
 	gradU              linalg.Matrix[T] // ∇U(z) = −∇ log p_θ(x, z) [ℓ×B]
 	logPrior, logJoint []T              // log q⁰(z) and log p_θ(x, z) [B]
 	columns            linalg.Matrix[T] // memory of z, ∇U(z) and both densities [(2ℓ+2)×B], one column per chain
+	tape               *ad.Tape[T]
 }
 
 // At returns B chains in the states z [ℓ×B]. It panics if a field of the AIS is missing or has an impossible value, or
 // if z has the wrong number of rows.
 func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
-	require(a.Target != nil, "AIS.Target is nil")
-	require(len(a.StepSizes) == a.Steps-1, "AIS has Steps = %d but %d StepSizes; Steps must be at least 1, and there must be Steps − 1 StepSizes (from Tune)", a.Steps, len(a.StepSizes))
-	require(a.Leapfrogs > 0 || a.Steps == 1, "AIS.Leapfrogs is %d; it must be at least 1, so that the chains move", a.Leapfrogs)
-	require(z.Rows == a.Mean.Rows, "AIS has z %v but Mean %v; both must have the same number of rows", z.Shape(), a.Mean.Shape())
-	t, n := &a.tape, z.Rows
-	t.Reset()
-	target := a.Target(t)
-	s := state[T]{Phase: Phase[T]{Z: t.Const(z)}}
-	s.gradU, s.logJoint = evaluate(target, s.Z)
-	logPrior := DiagonalNormal[T]{t.Const(a.Mean), t.Const(a.SD)}.LogDensity(s.Z)
-	c := ad.Stack(ad.Stack(s.Z, s.gradU), ad.Stack(logPrior, s.logJoint)).Value.Clone()
-	return &Particles[T]{c.RowRange(0, n), 0, c.RowRange(n, 2*n), c.Row(2 * n), c.Row(2*n + 1), c}
+	switch {
+	case a.Target == nil:
+		misuse("AIS.Target is nil")
+	case len(a.StepSizes) != a.Steps-1:
+		misuse("AIS has Steps = %d but %d StepSizes; Steps must be at least 1, and there must be Steps − 1 StepSizes (from Tune)", a.Steps, len(a.StepSizes))
+	case a.Leapfrogs < 1 && a.Steps > 1:
+		misuse("AIS.Leapfrogs is %d; it must be at least 1, so that the chains move", a.Leapfrogs)
+	case z.Rows != a.Mean.Rows || z.Rows != a.SD.Rows:
+		misuse("AIS has z %v but Mean %v and SD %v; all must have the same number of rows", z.Shape(), a.Mean.Shape(), a.SD.Shape())
+	}
+	return a.at(new(ad.Tape[T]), z)
 }
 
-// start returns B chains whose states are draws from q⁰.
-func (a *AIS[T]) start(streams []*rand.Rand) *Particles[T] {
+// at returns At(z). It resets the tape t and computes the densities and gradients on it.
+func (a *AIS[T]) at(t *ad.Tape[T], z linalg.Matrix[T]) *Particles[T] {
+	t.Reset()
+	v, n := t.Const(z), z.Rows
+	gradU, logJoint := evaluate(a.Target(t), v)
+	logPrior := DiagonalNormal[T]{Mean: t.Const(a.Mean), SD: t.Const(a.SD)}.LogDensity(v)
+	c := ad.Stack(ad.Stack(v, gradU), ad.Stack(logPrior, logJoint)).Value.Clone()
+	p := &Particles[T]{Z: c.RowRange(0, n), gradU: c.RowRange(n, 2*n), columns: c, tape: t}
+	p.logPrior, p.logJoint = c.Row(2*n), c.Row(2*n+1)
+	return p
+}
+
+// start returns At(z). It returns an error if SD is not positive or a density at z is NaN.
+func (a *AIS[T]) start(ctx context.Context, z linalg.Matrix[T]) (*Particles[T], error) {
+	if ctx == nil {
+		misuse("the context is nil; use context.Background()")
+	}
+	for i, sd := range a.SD.Data {
+		if !(sd > 0) {
+			return nil, fmt.Errorf("element %d of AIS.SD is %v, counted from 0; all elements must be positive", i, sd)
+		}
+	}
+	p := a.At(z)
+	for j := range z.Cols {
+		if joint, prior := p.logJoint[j], p.logPrior[j]; joint != joint || prior != prior {
+			return nil, fmt.Errorf("at the start of chain %d, counted from 0, log p(x, z) is %v and log q⁰(z) is %v; neither may be NaN", j, joint, prior)
+		}
+	}
+	return p, nil
+}
+
+// draw returns the columns z ~ q⁰ [ℓ×B] at which chains start.
+func (a *AIS[T]) draw(streams []*rand.Rand) linalg.Matrix[T] {
 	z := normals[T](streams, a.Mean.Rows)
 	linalg.Mul(z, a.SD, z)
 	linalg.Add(z, a.Mean, z)
-	return a.At(z)
+	return z
 }
 
 // normals returns a matrix [rows×B] of draws from N(0, 1). Column j is drawn from streams[j].
@@ -135,7 +176,9 @@ func normals[T linalg.Float](streams []*rand.Rand, rows int) linalg.Matrix[T] {
 // N(0, I) and takes leapfrog steps from (z, ρ) to (z′, ρ′). It accepts z′ with probability min(1, exp(H(z, ρ) − H(z′,
 // ρ′))), where H(z, ρ) = −log p^k(z) + ½ρᵀρ.
 func (a *AIS[T]) Move(p *Particles[T], k int, streams []*rand.Rand) (rate float64) {
-	require(len(streams) == p.Z.Cols, "AIS has %d streams for z %v; it needs %d streams, one for each column", len(streams), p.Z.Shape(), p.Z.Cols)
+	if len(streams) != p.Z.Cols {
+		misuse("AIS has %d streams for z %v; it needs %d streams, one for each column", len(streams), p.Z.Shape(), p.Z.Cols)
+	}
 	rho, epsilon := normals[T](streams, p.Z.Rows), linalg.New[T](a.SD.Rows, a.SD.Cols)
 	linalg.Scale(epsilon, T(a.StepSizes[k-1]), a.SD)
 	before, q := a.energies(p, rho, k), p
@@ -143,7 +186,7 @@ func (a *AIS[T]) Move(p *Particles[T], k int, streams []*rand.Rand) (rate float6
 		a.kick(q, rho, epsilon, k)
 		z := linalg.New[T](q.Z.Rows, q.Z.Cols)
 		linalg.MulAdd(z, epsilon, rho, q.Z)
-		q = a.At(z)
+		q = a.at(p.tape, z)
 		a.kick(q, rho, epsilon, k)
 	}
 	for j, after := range a.energies(q, rho, k) {
@@ -178,7 +221,7 @@ func (a *AIS[T]) energies(p *Particles[T], rho linalg.Matrix[T], k int) []float6
 //
 //	∇Uᵏ(z) = (1 − β_k)(z − μ)/σ² + β_k ∇U(z).
 func (a *AIS[T]) kick(p *Particles[T], rho, epsilon linalg.Matrix[T], k int) {
-	t, beta := &a.tape, T(float64(k)/float64(a.Steps))
+	t, beta := p.tape, T(float64(k)/float64(a.Steps))
 	prior := ad.Div(ad.Sub(t.Const(p.Z), t.Const(a.Mean)), ad.Square(t.Const(a.SD)))
 	gradU := ad.Add(ad.Scale(prior, 1-beta), ad.Scale(t.Const(p.gradU), beta))
 	linalg.MulAdd(rho, ad.Scale(t.Const(epsilon), -0.5).Value, gradU.Value, rho)

@@ -44,16 +44,22 @@ type Block[T linalg.Float] struct {
 // Var returns the variable of parameter p on the tape of the block.
 func (b *Block[T]) Var(p *Param[T]) *ad.Var[T] {
 	i := slices.Index(b.params, p)
-	require(i >= 0, "Block.Var: the parameter is not one of the trainer's or evaluator's")
+	if i < 0 {
+		misuse("Block.Var: the parameter is not one of the trainer's or evaluator's")
+	}
 	return b.vars[i]
 }
 
 // Columns returns the columns of x [d×N] that b.Batch selects, as a constant [d×B].
 func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
-	require(b.Batch != nil, "Block.Columns: a batch of Draws has no data columns")
+	if b.Batch == nil {
+		misuse("Block.Columns: a batch of Draws has no data columns")
+	}
 	m := b.Tape.Matrix(x.Rows, b.Size)
 	for j, c := range b.Batch {
-		require(c >= 0 && c < x.Cols, "Block.Columns: there is no column %d in the data %v", c, x.Shape())
+		if c < 0 || c >= x.Cols {
+			misuse("Block.Columns: there is no column %d in the data %v", c, x.Shape())
+		}
 		for i := range x.Rows {
 			m.Data[i*m.Cols+j] = x.Data[i*x.Cols+c]
 		}
@@ -68,7 +74,9 @@ func (b *Block[T]) Rng(j int) *rand.Rand { return rand.New(&b.streams[j]) }
 // Noise returns independent draws from N(0, 1) as a constant [rows×(B·L)], for L draws per column. Columns j·L to j·L +
 // L − 1 are drawn from Rng(j). Use L = 1 unless the bound combines several draws (ImportanceBound).
 func (b *Block[T]) Noise(rows, L int) *ad.Var[T] {
-	require(rows >= 0 && L >= 0, "Block.Noise: the number of rows is %d and L is %d; neither may be negative", rows, L)
+	if rows < 0 || L < 0 {
+		misuse("Block.Noise: the number of rows is %d and L is %d; neither may be negative", rows, L)
+	}
 	m := b.Tape.Matrix(rows, b.Size*L)
 	for c := range m.Cols {
 		random.FillNormalColumn(b.Rng(c/L), m, c)
@@ -86,7 +94,9 @@ type Bound[T linalg.Float] func(b *Block[T]) *ad.Var[T]
 
 // row returns bound(b). It panics unless the result is [1×B].
 func (bound Bound[T]) row(b *Block[T]) *ad.Var[T] {
-	require(bound != nil, "the bound is nil")
+	if bound == nil {
+		misuse("the bound is nil")
+	}
 	return mustBe("the bound of a block", bound(b), 1, b.Size)
 }
 
@@ -131,32 +141,28 @@ func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f fun
 func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (mean float64, values []float64, err error) {
 	p := evaluation[T](batch, seed)
 	mean, values, err = e.evaluate(ctx, p, bound)
-	if err == nil && slices.ContainsFunc(values, math.IsNaN) {
-		err = e.diagnose(ctx, p, bound, fmt.Sprintf("the bound (%v) is not finite", mean), func(b *Block[T], sum *ad.Var[T]) (bool, string) {
-			return math.IsNaN(float64(sum.Scalar())), ""
-		})
+	if err == nil && math.IsNaN(mean) {
+		err = e.diagnose(ctx, p, bound, "the bound (NaN) is not finite", math.IsNaN, nil)
 	}
-	if err != nil {
-		return 0, nil, err
-	}
-	return mean, values, nil
+	return mean, values, err
 }
 
 // Evidence estimates the evidence of a single target from n draws of Sample.LogEstimate; see Evaluate. A draw whose log p̂
-// is NaN counts as p̂ = 0 (Evidence.Diverged). Evidence returns an error if ctx is done before the end, or if all draws
-// have p̂ = 0. The error then names the first operation whose result is not finite.
-func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEstimate Bound[T]) (Evidence, error) {
+// is NaN counts as p̂ = 0 (Evidence.Diverged). Evidence returns an error if ctx is done before the end, or if p̂ is 0 in
+// all draws, for example because a standard deviation is 0. The error then names the first operation whose result is
+// not finite.
+func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEstimate Bound[T]) (evidence Evidence, err error) {
 	p := evaluation[T](Draws(n), seed)
 	_, logs, err := e.evaluate(ctx, p, logEstimate)
 	if err != nil {
-		return Evidence{}, err
+		return evidence, err
 	}
-	evidence := ImportanceEstimate(logs)
+	evidence = ImportanceEstimate(logs)
 	if math.IsInf(evidence.Log, -1) {
 		what := fmt.Sprintf("p̂ is 0 in all %d draws, of which %d diverged", n, evidence.Diverged)
-		return evidence, e.diagnose(ctx, p, logEstimate, what, func(*Block[T], *ad.Var[T]) (bool, string) { return true, "" })
+		err = e.diagnose(ctx, p, logEstimate, what, infinite, nil)
 	}
-	return evidence, nil
+	return evidence, err
 }
 
 // evaluate returns the value of a bound for each column of a pass, and the mean of these values.
@@ -172,52 +178,66 @@ func (e *Evaluator[T]) evaluate(ctx context.Context, p pass[T], bound Bound[T]) 
 	return mean, values, err
 }
 
-// diagnose computes the blocks of a pass again, up to the first block for which failed returns true, given the sum of
-// the block's bounds. It returns an error that begins with what and describes the first operation of this block whose
-// result is not finite, followed by the text from failed.
-func (e *Evaluator[T]) diagnose(ctx context.Context, p pass[T], bound Bound[T], what string, failed func(b *Block[T], sum *ad.Var[T]) (bool, string)) error {
+// diagnose computes blocks of the last pass again if their sum of bounds has failed, or if their gradient is not finite.
+// It returns an error that begins with what and describes the first operation whose result is not finite. The argument
+// gradients is nil, or holds the gradients of the blocks.
+func (e *Evaluator[T]) diagnose(ctx context.Context, p pass[T], bound Bound[T], what string, failed func(sum float64) bool, gradients [][]linalg.Matrix[T]) error {
 	b := &Block[T]{Tape: &ad.Tape[T]{KeepAll: true}, live: true}
 	p.put = (*ad.Tape[T]).Leaf
-	for i := range e.count(p.batch) {
+	for i, sum := range e.sums {
+		j := -1
+		if gradients != nil {
+			j = slices.IndexFunc(gradients[i], notFinite)
+		}
+		if !failed(sum) && j < 0 {
+			continue
+		}
 		e.start(b, i, p)
-		sum := ad.Sum(bound.row(b))
+		y, note := ad.Sum(bound.row(b)), ""
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		found, note := failed(b, sum)
-		if !found {
-			continue
+		if !failed(sum) {
+			ad.Grad(y, b.vars[j])
+			note = ", in the gradient of " + e.params[j].Name
 		}
 		first, description := b.Tape.FirstNonFinite()
-		if first == nil {
-			continue
-		}
 		if j := slices.Index(b.vars, first); j >= 0 {
-			description += ", the parameter " + e.params[j].Name
+			note = ", the parameter " + e.params[j].Name
 		}
-		last := b.First + b.Size - 1
-		return fmt.Errorf("%s: columns %d to %d of the batch, first in %s%s", what, b.First, last, description, note)
+		if first != nil {
+			return fmt.Errorf("%s: columns %d to %d of the batch, first in %s%s", what, b.First, b.First+b.Size-1, description, note)
+		}
 	}
 	return fmt.Errorf("%s in the sum over blocks, but finite in each block", what)
 }
+
+// infinite reports whether x is infinite or NaN.
+func infinite(x float64) bool { return x-x != 0 }
+
+func notFinite[T linalg.Float](m linalg.Matrix[T]) bool { return !linalg.Finite(m) }
 
 // size returns the number of columns per block.
 func (e *Evaluator[T]) size() int { return cmp.Or(e.BlockSize, 16) }
 
 // count returns the number of blocks of a batch.
 func (e *Evaluator[T]) count(batch Batch) int {
-	require(batch.size > 0, "the batch is empty")
-	require(e.BlockSize >= 0, "BlockSize is negative")
+	if batch.size <= 0 || e.BlockSize < 0 {
+		misuse("the batch has %d columns and BlockSize is %d; a batch must have columns, and BlockSize must not be negative", batch.size, e.BlockSize)
+	}
 	return (batch.size + e.size() - 1) / e.size()
 }
 
 // each calls f for each block of a pass. It adds the results in the order of the blocks, and returns the sum divided by
 // the number of columns.
 func (e *Evaluator[T]) each(ctx context.Context, p pass[T], f func(b *Block[T]) float64) (mean float64, err error) {
+	if ctx == nil {
+		misuse("the context is nil; use context.Background()")
+	}
 	count := e.count(p.batch)
 	for _, q := range e.params {
 		if len(q.Value.Data) != q.Value.Rows*q.Value.Cols {
-			panic(fmt.Sprintf("hvae: the parameter %q is %v, but has %d elements", q.Name, q.Value.Shape(), len(q.Value.Data)))
+			misuse("the parameter %q is %v, but has %d elements", q.Name, q.Value.Shape(), len(q.Value.Data))
 		}
 	}
 	goroutines := min(count, runtime.GOMAXPROCS(0))

@@ -56,7 +56,9 @@ func (e Evidence) String() string {
 // ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L ≥ 1 draws of log p̂_θ(x) (Burda, Grosse
 // and Salakhutdinov, 2016). The expectation of the estimate is at most log p_θ(x) and grows with L.
 func ImportanceEstimate(logEstimates []float64) Evidence {
-	require(len(logEstimates) > 0, "ImportanceEstimate: there are no draws")
+	if len(logEstimates) == 0 {
+		misuse("ImportanceEstimate: there are no draws")
+	}
 	e := Evidence{Draws: len(logEstimates), TailShape: math.NaN()}
 	e.ELBO, _ = linalg.MeanSE(logEstimates)
 	logs := slices.Clone(logEstimates)
@@ -88,7 +90,9 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 // gradient weights each draw by p̂ᵢ/Σ p̂. The signal-to-noise ratio of the gradient with respect to the encoder falls as
 // 1/√L (Rainforth et al., Tighter variational bounds are not necessarily better, 2018). For L = 1, the result is log p̂.
 func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] {
-	require(logEstimates.Rows() == 1 && L > 0 && logEstimates.Cols()%L == 0, "ImportanceBound: log p̂ is %v for L = %d; it must be [1×(B·L)]", logEstimates.Value.Shape(), L)
+	if logEstimates.Rows() != 1 || L <= 0 || logEstimates.Cols()%L != 0 {
+		misuse("ImportanceBound: log p̂ is %v for L = %d; it must be [1×(B·L)]", logEstimates.Value.Shape(), L)
+	}
 	B, t := logEstimates.Cols()/L, logEstimates.Tape()
 	l, largest := ad.Reshape(logEstimates, B, L), t.Matrix(B, 1)
 	for j := range B {

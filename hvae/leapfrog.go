@@ -1,7 +1,6 @@
 package hvae
 
 import (
-	"fmt"
 	"hvae/ad"
 	"hvae/linalg"
 )
@@ -76,11 +75,12 @@ type stepSize[T linalg.Float] struct{ epsilon, minusHalf *ad.Var[T] }
 
 // stepSizeOf returns the step size of step k, where 1 ≤ k ≤ K. It panics unless epsilon is [1×ℓ] or [K×ℓ] for z [ℓ×B].
 func stepSizeOf[T linalg.Float](epsilon *ad.Var[T], k, K int, z *ad.Var[T]) stepSize[T] {
-	require(epsilon != nil, "the step size is nil for K = %d steps; it must be [1×%d]", K, z.Rows())
+	if epsilon == nil {
+		misuse("the step size is nil for K = %d steps; it must be [1×%d]", K, z.Rows())
+	}
 	rows := epsilon.Rows()
-	ok := epsilon.Cols() == z.Rows() && (rows == 1 || rows == K)
-	if !ok {
-		panic(fmt.Sprintf("hvae: the step size is %v for z %v; it must be [1×%d], or [%d×%d] with one row per step", epsilon.Value.Shape(), z.Value.Shape(), z.Rows(), K, z.Rows()))
+	if epsilon.Cols() != z.Rows() || rows != 1 && rows != K {
+		misuse("the step size is %v for z %v; it must be [1×%d], or [%d×%d] with one row per step", epsilon.Value.Shape(), z.Value.Shape(), z.Rows(), K, z.Rows())
 	}
 	e := row(epsilon, min(k, rows)-1)
 	return stepSize[T]{e, ad.Scale(e, -0.5)}

@@ -1,7 +1,10 @@
 package hvae_test
 
 import (
+	"context"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"hvae/ad"
@@ -27,6 +30,8 @@ func (unshaped) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64])
 	return epsilon, epsilon.Tape().Scalar(0)
 }
 
+var none context.Context
+
 // Each mistake must panic with a message that contains the given text.
 func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 	var tp ad.Tape[float64]
@@ -45,8 +50,8 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 	}
 	flat, standard, untempered := hvaetest.Quadratic{}, hvae.StandardNormal[float64]{}, hvae.Tempering[float64]{} // p(x, z) = 1
 	for want, f := range map[string]func(){
-		"Flow.Target is nil": forward(nil, 0, nil, untempered),
-		"Flow.K is negative": forward(flat, -1, nil, untempered),
+		"Flow.Target is nil":                    forward(nil, 0, nil, untempered),
+		"Flow.K is -1; it must not be negative": forward(flat, -1, nil, untempered),
 		"the momentum is [3×2]; it must be [2×3]": func() {
 			(&hvae.Flow[float64]{Target: flat}).Forward(hvae.Phase[float64]{Z: z, Rho: tp.Fill(3, 2, 0)})
 		},
@@ -72,6 +77,11 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 		"shapes [2×2], [2×3] and [2×3]":                                                             func() { his(flat, normal(2, 3, 2, 2)) },
 		"Mean [3×1] and SD [1×1]":                                                                   func() { normal(3, 1, 1, 1).Divergence() },
 		"Mean [3×2] and SD [1×2]":                                                                   func() { normal(3, 2, 1, 2).Divergence() },
+		"HIS: the variational prior or the noise is nil":                                            func() { his(flat, nil) },
+		"DiagonalNormal has a Mean or SD that is nil":                                               func() { his(flat, hvae.DiagonalNormal[float64]{Mean: z}) },
+		"DiagonalNormal: SD contains -1; all elements":                                              func() { his(flat, hvae.DiagonalNormal[float64]{Mean: z, SD: tp.Fill(2, 1, -1)}) },
+		"FreeTempering: α is nil":                                                                   func() { hvae.FreeTempering[float64](nil) },
+		"the target is nil":                                                                         func() { hvae.PotentialGradient(nil, z) },
 		"a matrix [2×3] with 0 elements":                                                            func() { tp.Leaf(linalg.Matrix[float64]{Rows: 2, Cols: 3}) },
 		"Unconstrain: 0.6 is not in the interval (0, 0.5)":                                          func() { hvae.Unconstrain(0.6, 0, 0.5) },
 		"Constrain: the interval is (1, 1)":                                                         func() { hvae.Constrain(z, 1, 1) },
@@ -89,12 +99,37 @@ func TestMisuseOfAISPanics(t *testing.T) {
 		"AIS has Steps = 0":                                 func(a *hvae.AIS[float64]) { a.Steps = 0 },
 		"AIS.Leapfrogs is 0; it must be at least 1":         func(a *hvae.AIS[float64]) { a.Leapfrogs = 0 },
 		"AIS has 3 streams for z [1×4]; it needs 4 streams": func(a *hvae.AIS[float64]) {},
-		"AIS has z [1×4] but Mean [2×1]; both must have":    func(a *hvae.AIS[float64]) { a.Mean = linalg.Column(0.0, 0) },
+		"AIS has z [1×4] but Mean [2×1] and SD [1×1]; all":  func(a *hvae.AIS[float64]) { a.Mean = linalg.Column(0.0, 0) },
 	} {
 		a := annealed(hvaetest.Bimodal, 2)
 		a.StepSizes = []float64{1}
 		change(a)
 		mustPanic(t, want, func() { a.Reverse(t.Context(), linalg.New[float64](1, 4), chains(3)) })
+	}
+	mustPanic(t, "the context is nil", func() { annealed(hvaetest.Bimodal, 1).Forward(none, chains(3)) })
+}
+
+// These settings may come from a trained model, so they lead to an error and not to a panic.
+func TestAISReturnsAnErrorIfItCannotStart(t *testing.T) {
+	for want, change := range map[string]func(a *hvae.AIS[float64]){
+		"element 0 of AIS.SD is -1, counted":     func(a *hvae.AIS[float64]) { a.SD = linalg.Column(-1.0) },
+		"element 0 of AIS.SD is 0, counted":      func(a *hvae.AIS[float64]) { a.SD = linalg.Column(0.0) },
+		"element 0 of AIS.SD is NaN, counted":    func(a *hvae.AIS[float64]) { a.SD = linalg.Column(math.NaN()) },
+		"counted from 0, log p(x, z) is NaN and": func(a *hvae.AIS[float64]) { a.Mean = linalg.Column(2.0) },
+	} {
+		a := annealed(cliff{math.NaN()}, 2) // log p is NaN for z ≥ 1
+		a.SD, a.StepSizes = linalg.Column(0.01), []float64{1}
+		change(a)
+		_, _, forward := a.Forward(t.Context(), chains(3))
+		z := linalg.New[float64](1, 3)
+		z.Fill(2)
+		_, _, reverse := a.Reverse(t.Context(), z, chains(3))
+		_, tune := a.Tune(t.Context(), chains(3), 1)
+		for name, err := range map[string]error{"Forward": forward, "Reverse": reverse, "Tune": tune} {
+			if !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("%s returns the error %v, want an error that contains %q", name, err, want)
+			}
+		}
 	}
 }
 
@@ -125,20 +160,22 @@ func TestMisuseOfTrainersPanics(t *testing.T) {
 	}
 	three := hvae.Columns([]int{0, 1, 2})
 	for want, f := range map[string]func(){
-		`two parameters are named "a"`:                   start(two("a", "a", memory[:1], memory[1:]), adamax),
-		`the parameters "a" and "b" share memory`:        start(two("a", "b", memory[:2], memory[1:]), adamax),
-		`the parameters "long" and "in" share memory`:    start(two("long", "in", memory, memory[1:2]), adamax),
+		`the parameters "a" and "a" have the same name`:  start(two("a", "a", memory[:1], memory[1:]), adamax),
+		`"a" and "b" have the same name or share memory`: start(two("a", "b", memory[:2], memory[1:]), adamax),
+		`"long" and "in" have the same name or share`:    start(two("long", "in", memory, memory[1:2]), adamax),
 		`the parameter "empty" is [2×1], but has 0 elem`: start(empty, adamax),
 		"the optimiser is nil":                           start(parameter(1.0), nil),
 		"the learning rate is NaN":                       start(parameter(1.0), hvae.Adamax[float64]{Rate: math.NaN()}),
 		"the learning rate is -1":                        start(parameter(1.0), hvae.Adamax[float64]{Rate: -1}),
 		"the learning rate is +Inf":                      start(parameter(1.0), hvae.RMSProp[float64]{Rate: inf}),
-		"the batch is empty":                             step(hvae.Draws(0), func(*hvae.Trainer[float64], *hvae.Param[float64]) {}),
-		"BlockSize is negative":                          step(three, func(tr *hvae.Trainer[float64], _ *hvae.Param[float64]) { tr.BlockSize = -1 }),
+		"the batch has 0 columns":                        step(hvae.Draws(0), func(*hvae.Trainer[float64], *hvae.Param[float64]) {}),
+		"BlockSize is -1; a batch must":                  step(three, func(tr *hvae.Trainer[float64], _ *hvae.Param[float64]) { tr.BlockSize = -1 }),
 		`the parameter "theta" is [1×2], but was [2×1] in NewTrainer`: step(three, func(_ *hvae.Trainer[float64], theta *hvae.Param[float64]) {
 			theta.Value = linalg.Of(1, 2, []float64{1, 2})
 		}),
 		"the bound is nil": bound(three, nil),
+		"the bound of a block is nil; it must be [1×3]":   bound(three, func(*hvae.Block[float64]) *ad.Var[float64] { return nil }),
+		"the context is nil":                              func() { new(hvae.Evaluator[float64]).Evidence(none, 3, 1, nil) },
 		"the bound of a block is [1×0]; it must be [1×3]": bound(three, func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Noise(1, 0) }),
 		"the parameter is not one of the trainer's":       bound(three, func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Var(empty[0]) }),
 		"there is no column 2 in the data [1×2]":          bound(three, func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Columns(linalg.New[float64](1, 2)) }),

@@ -1,8 +1,6 @@
 package hvae
 
 import (
-	"fmt"
-
 	"hvae/ad"
 	"hvae/linalg"
 )
@@ -38,8 +36,7 @@ func (q Normal[T]) diagonal(z *ad.Var[T]) *ad.Var[T] {
 	for i, v := range q.Factor.Value.Data {
 		row, col := i/n+1, i%n+1
 		if row < col && v != 0 || row == col && v <= 0 {
-			panic(fmt.Sprintf("hvae: Normal: element (%d, %d) of the factor is %v; "+
-				"the factor must be lower triangular with a positive diagonal", row, col, v))
+			misuse("Normal: element (%d, %d) of the factor is %v; the factor must be lower triangular with a positive diagonal", row, col, v)
 		}
 	}
 	return ad.SumTo(ad.Mul(mask(z.Tape(), n, isDiagonal), q.Factor), n, 1)

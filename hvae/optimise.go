@@ -26,7 +26,7 @@ type Adamax[T linalg.Float] struct{ Rate T }
 
 func mustBeRate[T linalg.Float](rate T) {
 	if rate < 0 || rate-rate != 0 {
-		require(false, "the learning rate is %v; it must be finite and at least 0", rate)
+		misuse("the learning rate is %v; it must be finite and at least 0", rate)
 	}
 }
 

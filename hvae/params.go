@@ -36,7 +36,7 @@ func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 // Constrain is for parameters. A latent variable with bounded support also needs the log Jacobian of the map: see Bounded.
 func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 	if !(lo < hi) || math.IsInf(lo, -1) {
-		require(false, "Constrain: the interval is (%v, %v); lo must be finite and less than hi", lo, hi)
+		misuse("Constrain: the interval is (%v, %v); lo must be finite and less than hi", lo, hi)
 	}
 	var y *ad.Var[T]
 	if math.IsInf(hi, 1) {
@@ -52,7 +52,9 @@ func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 
 // Unconstrain returns the number x that Constrain maps to v, to initialise a parameter. It panics unless lo < v < hi.
 func Unconstrain(v, lo, hi float64) float64 {
-	require(lo < v && v < hi && !math.IsInf(lo, -1), "Unconstrain: %v is not in the interval (%v, %v), or the interval has no lower end", v, lo, hi)
+	if !(lo < v && v < hi) || math.IsInf(lo, -1) {
+		misuse("Unconstrain: %v is not in the interval (%v, %v), or the interval has no lower end", v, lo, hi)
+	}
 	if math.IsInf(hi, 1) {
 		return math.Log(v - lo)
 	}

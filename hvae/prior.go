@@ -1,6 +1,8 @@
 package hvae
 
 import (
+	"math"
+
 	"hvae/ad"
 	"hvae/linalg"
 )
@@ -34,25 +36,36 @@ type DiagonalNormal[T linalg.Float] struct{ Mean, SD *ad.Var[T] }
 
 // Draw returns z₀ = μ + σ ⊙ ε [ℓ×B] and log q⁰(z₀) [1×B].
 func (q DiagonalNormal[T]) Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T]) {
-	return ad.MulAdd(q.SD, epsilon, q.Mean), ad.Sub(LogNormal(epsilon), q.logSD(epsilon))
+	q.check(epsilon)
+	return ad.MulAdd(q.SD, epsilon, q.Mean), ad.Sub(LogNormal(epsilon), q.logSD())
 }
 
 // LogDensity returns log q⁰(z) [1×B] for the columns of z [ℓ×B].
 func (q DiagonalNormal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
-	return ad.Sub(LogNormal(ad.Div(ad.Sub(z, q.Mean), q.SD)), q.logSD(z))
+	q.check(z)
+	return ad.Sub(LogNormal(ad.Div(ad.Sub(z, q.Mean), q.SD)), q.logSD())
 }
 
 // Divergence returns the Kullback-Leibler divergence KL(q⁰ ‖ N(0, I)) = Σ_j (½(μ_j² + σ_j² − 1) − log σ_j). The result
 // is [1×B], or [1×1] if μ and σ are [ℓ×1].
 func (q DiagonalNormal[T]) Divergence() *ad.Var[T] {
-	logSD := q.logSD(q.Mean)
+	q.check(q.Mean)
+	logSD := q.logSD()
 	squares := ad.Add(squaredNorms(q.Mean), squaredNorms(q.SD))
 	return ad.Sub(ad.Scale(ad.AddConst(squares, -T(q.SD.Rows())), 0.5), logSD)
 }
 
-// logSD returns Σ_j log σ_j. It panics unless μ, σ and z have the same number ℓ of rows.
-func (q DiagonalNormal[T]) logSD(z *ad.Var[T]) *ad.Var[T] {
+// logSD returns Σ_j log σ_j.
+func (q DiagonalNormal[T]) logSD() *ad.Var[T] { return ad.SumTo(ad.Log(q.SD), 1, q.SD.Cols()) }
+
+// check panics unless μ, σ and z have the same number ℓ of rows, and if an element of σ is negative.
+func (q DiagonalNormal[T]) check(z *ad.Var[T]) {
+	if q.Mean == nil || q.SD == nil {
+		misuse("DiagonalNormal has a Mean or SD that is nil")
+	}
 	n, mean, sd := z.Rows(), q.Mean.Value.Shape(), q.SD.Value.Shape()
-	require(mean.Rows == n && sd.Rows == n, "DiagonalNormal has Mean %v and SD %v for noise or z %v; all must have the same number of rows", mean, sd, z.Value.Shape())
-	return ad.SumTo(ad.Log(q.SD), 1, q.SD.Cols())
+	if mean.Rows != n || sd.Rows != n {
+		misuse("DiagonalNormal has Mean %v and SD %v for noise or z %v; all must have the same number of rows", mean, sd, z.Value.Shape())
+	}
+	mustBeFactors("DiagonalNormal", "SD", q.SD, 0, T(math.Inf(1)))
 }

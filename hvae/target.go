@@ -42,6 +42,9 @@ type ClosedForm[T linalg.Float] interface {
 
 // PotentialGradient returns the gradient [ℓ×B] of the potential U_θ(z|x) = −log p_θ(x, z) with respect to z.
 func PotentialGradient[T linalg.Float](target Target[T], z *ad.Var[T]) *ad.Var[T] {
+	if target == nil {
+		misuse("the target is nil")
+	}
 	if t, ok := target.(ClosedForm[T]); ok {
 		return mustBe("the target's potential gradient", t.PotentialGradient(z), z.Rows(), z.Cols())
 	}
@@ -68,18 +71,17 @@ func logJointOf[T linalg.Float](target Target[T], z *ad.Var[T]) *ad.Var[T] {
 
 // mustBe returns v. It panics unless v is [rows×cols].
 func mustBe[T linalg.Float](name string, v *ad.Var[T], rows, cols int) *ad.Var[T] {
+	if v == nil {
+		misuse("%s is nil; it must be [%d×%d]", name, rows, cols)
+	}
 	if v.Rows() != rows || v.Cols() != cols {
-		panic(fmt.Sprintf("hvae: %s is %v; it must be [%d×%d]", name, v.Value.Shape(), rows, cols))
+		misuse("%s is %v; it must be [%d×%d]", name, v.Value.Shape(), rows, cols)
 	}
 	return v
 }
 
-// require panics with the formatted message unless ok is true. Its arguments take memory: in a step, call it to panic.
-func require(ok bool, format string, args ...any) {
-	if !ok {
-		panic("hvae: " + fmt.Sprintf(format, args...))
-	}
-}
+// misuse panics with a message for the programmer who calls this package.
+func misuse(format string, args ...any) { panic("hvae: " + fmt.Sprintf(format, args...)) }
 
 // LogNormal returns log N(x | 0, I) [1×B] for the columns of x [ℓ×B].
 func LogNormal[T linalg.Float](x *ad.Var[T]) *ad.Var[T] {

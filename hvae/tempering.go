@@ -1,7 +1,6 @@
 package hvae
 
 import (
-	"fmt"
 	"math"
 
 	"hvae/ad"
@@ -62,16 +61,21 @@ func UntiedTempering[T linalg.Float](alpha, momentumSD *ad.Var[T]) Tempering[T] 
 	inf := T(math.Inf(1))
 	mustBeFactors("UntiedTempering", "α", alpha, 0, inf)
 	mustBeFactors("UntiedTempering", "s", momentumSD, 0, inf)
-	require(momentumSD.Rows() == 1, "UntiedTempering: s is %v; it must have one row", momentumSD.Value.Shape())
+	if momentumSD.Rows() != 1 {
+		misuse("UntiedTempering: s is %v; it must have one row", momentumSD.Value.Shape())
+	}
 	return Tempering[T]{alpha, momentumSD, true}
 }
 
-// mustBeFactors panics if an element of v is less than smallest or greater than largest. It accepts NaN, and 0 if
-// smallest is 0: these values occur if training diverges, and Trainer.Step then returns an error.
+// mustBeFactors panics if v is nil, or if an element is less than smallest or greater than largest. It accepts NaN, and 0
+// if smallest is 0: these values occur if training diverges, and Trainer.Step then returns an error.
 func mustBeFactors[T linalg.Float](function, name string, v *ad.Var[T], smallest, largest T) {
+	if v == nil {
+		misuse("%s: %s is nil", function, name)
+	}
 	for _, x := range v.Value.Data {
 		if x < smallest || x > largest {
-			panic(fmt.Sprintf("hvae: %s: %s contains %v; all elements must be in [%v, %v]", function, name, x, smallest, largest))
+			misuse("%s: %s contains %v; all elements must be in [%v, %v]", function, name, x, smallest, largest)
 		}
 	}
 }
@@ -90,6 +94,6 @@ func (t Tempering[T]) check(K, dims int) {
 	a, s := t.alpha.Value.Shape(), t.momentumSD.Cols()
 	ok := a.Rows == K && (a.Cols == 1 || a.Cols == dims) && (s == 1 || s == dims)
 	if !ok {
-		panic(fmt.Sprintf("hvae: α is %v and s is [1×%d] for a flow of K = %d steps and ℓ = %d dimensions; α must be [%d×1] or [%d×%d], and s [1×1] or [1×%d]", a, s, K, dims, K, K, dims, dims))
+		misuse("α is %v and s is [1×%d] for a flow of K = %d steps and ℓ = %d dimensions; α must be [%d×1] or [%d×%d], and s [1×1] or [1×%d]", a, s, K, dims, K, K, dims, dims)
 	}
 }

@@ -35,13 +35,16 @@ type Trainer[T linalg.Float] struct {
 // NewTrainer returns a trainer that updates params in place. It panics if two parameters have the same name or share
 // memory.
 func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[T]) *Trainer[T] {
-	require(o != nil, "NewTrainer: the optimiser is nil")
+	if o == nil {
+		misuse("NewTrainer: the optimiser is nil")
+	}
 	t := &Trainer[T]{Evaluator: *NewEvaluator(params), Bound: bound, optimiser: o}
 	t.used, t.gradients = make([]atomic.Bool, len(params)), make([][]linalg.Matrix[T], 1)
 	for i, p := range params {
 		for _, q := range params[:i] {
-			require(p.Name != q.Name, "two parameters are named %q", p.Name)
-			require(!beginsIn(p, q) && !beginsIn(q, p), "the parameters %q and %q share memory", q.Name, p.Name)
+			if p.Name == q.Name || beginsIn(p, q) || beginsIn(q, p) {
+				misuse("the parameters %q and %q have the same name or share memory", q.Name, p.Name)
+			}
 		}
 		t.gradients[0] = append(t.gradients[0], linalg.New[T](p.Value.Rows, p.Value.Cols))
 		start := o.Start()
@@ -72,7 +75,7 @@ func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err e
 	for i, p := range t.params {
 		was := t.gradients[0][i].Shape()
 		if p.Value.Shape() != was {
-			panic(fmt.Sprintf("hvae: the parameter %q is %v, but was %v in NewTrainer", p.Name, p.Value.Shape(), was))
+			misuse("the parameter %q is %v, but was %v in NewTrainer", p.Name, p.Value.Shape(), was)
 		}
 	}
 	count := t.count(batch)
@@ -101,8 +104,9 @@ func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err e
 			}
 		})
 	}
-	if elbo-elbo != 0 || slices.ContainsFunc(gradients, notFinite) {
-		return elbo, t.nonFinite(ctx, step, elbo)
+	if infinite(elbo) || slices.ContainsFunc(gradients, notFinite) {
+		what := fmt.Sprintf("the ELBO (%v) or its gradient is not finite", elbo)
+		return elbo, t.diagnose(ctx, step, t.Bound, what, infinite, t.gradients)
 	}
 	for i, p := range t.params {
 		if !t.used[i].Load() {
@@ -114,24 +118,6 @@ func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err e
 		t.optimiser.Ascend(t.steps, p.Value.Data, gradients[i].Data, t.averages[i])
 	}
 	return elbo, nil
-}
-
-func notFinite[T linalg.Float](m linalg.Matrix[T]) bool { return !linalg.Finite(m) }
-
-// nonFinite returns an error that describes the first operation of a step whose result is not finite.
-func (t *Trainer[T]) nonFinite(ctx context.Context, step pass[T], elbo float64) error {
-	what := fmt.Sprintf("the ELBO (%v) or its gradient is not finite", elbo)
-	return t.diagnose(ctx, step, t.Bound, what, func(b *Block[T], sum *ad.Var[T]) (bool, string) {
-		if notFinite(sum.Value) {
-			return true, ""
-		}
-		j := slices.IndexFunc(t.gradients[b.First/t.size()], notFinite)
-		if j < 0 {
-			return false, ""
-		}
-		ad.Grad(sum, b.vars[j])
-		return true, ", in the gradient of " + t.params[j].Name
-	})
 }
 
 // A State is the state of a training run, in a form that encoding/json and encoding/gob can encode. After Restore, a
