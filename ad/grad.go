@@ -239,19 +239,6 @@ func (s *Sweep[T]) accumulateFit(v, g *Var[T]) {
 	}
 }
 
-// accumulateRows adds row i of g to row lo + i of the adjoint of v, for each i.
-func (s *Sweep[T]) accumulateRows(v, g *Var[T], lo int) {
-	switch n := s.node(v); {
-	case n == nil:
-	case s.adds(n):
-		rows := n.bar.Value.RowRange(lo, lo+g.Rows())
-		linalg.Add(rows, rows, g.Value)
-	default:
-		above, below := s.tape.Fill(lo, g.Cols(), 0), s.tape.Fill(v.Rows()-lo-g.Rows(), g.Cols(), 0)
-		s.Accumulate(v, Stack(Stack(above, g), below))
-	}
-}
-
 // accumulateProduct sums or broadcasts a ⊙ b to v's shape and adds the result to the adjoint of v.
 func (s *Sweep[T]) accumulateProduct(v, a, b *Var[T]) {
 	n := s.node(v)

@@ -79,7 +79,16 @@ func RowRange[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
 
 type rowRange[T linalg.Float] struct{ lo int }
 
-func (r rowRange[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateRows(y.in[0], ybar, r.lo) }
+func (r rowRange[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
+	a, hi := y.in[0], r.lo+y.Rows()
+	if n := s.node(a); s.adds(n) {
+		rows := n.bar.Value.RowRange(r.lo, hi)
+		linalg.Add(rows, rows, ybar.Value)
+		return
+	}
+	above, below := a.tape.Fill(r.lo, a.Cols(), 0), a.tape.Fill(a.Rows()-hi, a.Cols(), 0)
+	s.Accumulate(a, Stack(Stack(above, ybar), below))
+}
 
 // Stack returns a matrix y that consists of the rows of a followed by the rows of b. It panics if a and b have
 // different numbers of columns. The adjoint ā consists of the first rows of ȳ, and b̄ consists of the remaining rows.
