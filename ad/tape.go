@@ -194,7 +194,10 @@ func (t *Tape[T]) Record(y *Var[T], r Rule[T], operands ...*Var[T]) *Var[T] {
 	if !live {
 		return y
 	}
-	y.live, y.rule, y.in = true, r, append(y.in[:0], operands...)
+	y.live, y.rule = true, r
+	if !slices.Equal(y.in, operands) { // a repeated program has the same operands; see set
+		y.in = append(y.in[:0], operands...)
+	}
 	return y
 }
 
