@@ -1213,7 +1213,8 @@ func gaussianModel(t *report) {
 	truth := model.Truth(3)
 	var deviations, scatters [3][]float64 // (x̄ − Δ)/√(1 + σ²/N) and S/σ²
 	for k := range datasets {
-		data := model.Draw(t.Context(), truth, n, random.Stream(22, "distribution", k))
+		data, err := model.Draw(t.Context(), truth, n, random.Stream(22, "distribution", k))
+		t.must(err)
 		for j := range 3 {
 			variance := truth.Sigma[j] * truth.Sigma[j]
 			deviations[j] = append(deviations[j], (data.Mean[j]-truth.Delta[j])/math.Sqrt(1+variance/n))
@@ -1267,7 +1268,8 @@ func exactEvidence(t *report) {
 	t.near(data.LogEvidence(theta), logEvidence, 1e-12, "log p(D) = quadrature")
 
 	for _, n := range []int{2, 3, 20, 10000} {
-		data := model.Draw(t.Context(), model.Truth(3), n, random.Stream(21, "ml", n))
+		data, err := model.Draw(t.Context(), model.Truth(3), n, random.Stream(21, "ml", n))
+		t.must(err)
 		best := data.MaximumLikelihood()
 		top := data.LogEvidence(best)
 		for j := range 3 {
@@ -1462,7 +1464,9 @@ func figure1b(t *report) {
 		t.must(err)
 		results[name] = o
 	}
-	best := model.Draw(t.Context(), model.Truth(2), c.Points, random.Stream(c.Seed, "gaussian data", 2, 0)).MaximumLikelihood()
+	data, err := model.Draw(t.Context(), model.Truth(2), c.Points, random.Stream(c.Seed, "gaussian data", 2, 0))
+	t.must(err)
+	best := data.MaximumLikelihood()
 	for _, K := range []string{"k1", "k10"} {
 		with, without := results["hvae-"+K], results["hvae-notemp-"+K]
 		t.less(10*with.SigmaErr, without.SigmaErr, "d = 2, %s: error in σ, 10·tempered < none", K)

@@ -25,7 +25,10 @@ import (
 func BenchmarkGaussian(b *testing.B) {
 	for _, d := range []int{1, 11, 50, 101, 301} {
 		b.Run(strconv.Itoa(d), func(b *testing.B) {
-			data := model.Draw(b.Context(), model.Truth(d), 10000, random.Stream(1, "data"))
+			data, err := model.Draw(b.Context(), model.Truth(d), 10000, random.Stream(1, "data"))
+			if err != nil {
+				b.Fatal(err)
+			}
 			t := model.NewTrainer(model.NewMethod("hvae-k10", data, random.Stream(1, "start")), 1e-3, 1)
 			repeat(b, func() error {
 				_, err := t.Step(b.Context(), hvae.Draws(10))

@@ -52,7 +52,7 @@ func (m *Method) vars(b *hvae.Block[float64]) []*ad.Var[float64] {
 // MethodNames returns the names of the paper's methods and of HVAE with untied tempering, for the values of K in figure
 // 1. NewMethod also accepts other values of K.
 func MethodNames() []string {
-	return []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10", "hvae-untied-k1", "hvae-untied-k10", "nf-k1", "nf-k30", "vb"}
+	return strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb")
 }
 
 // MethodName matches the names that NewMethod accepts.
@@ -110,8 +110,10 @@ func NewHVAE(data Data, K int, tempering string) *Method {
 	}
 	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
 		target := NewTarget(data, params[0], params[1])
-		flow := hvae.Flow[float64]{Target: target, K: K, StepSize: hvae.Constrain(params[2], 0, maxStepSize), Tempering: temperingOf(params)}
-		return hvae.HIS(&flow, hvae.StandardNormal[float64]{}, ad.RowRange(noise, 0, d), ad.RowRange(noise, d, 2*d)).LogEstimate()
+		flow := hvae.Flow[float64]{Target: target, K: K, Tempering: temperingOf(params)}
+		flow.StepSize = hvae.Constrain(params[2], 0, maxStepSize)
+		epsilon, gamma0 := ad.RowRange(noise, 0, d), ad.RowRange(noise, d, 2*d)
+		return hvae.HIS(&flow, hvae.StandardNormal[float64]{}, epsilon, gamma0).LogEstimate()
 	}
 	m.Temperature = func(params []*ad.Var[float64]) (beta0, volume float64) {
 		t := temperingOf(params)

@@ -33,16 +33,18 @@ type Config struct {
 }
 
 // Train trains a method on dataset number k in d dimensions, which does not depend on the method. Except for Seconds,
-// the outcome depends only on c, method, d and k. Before each group of at most 100 iterations, Train calls progress with the size of the group. Train
-// returns ctx.Err() if ctx is done, and an error that describes the run if training diverges.
+// the outcome depends only on c, method, d and k. Before each group of at most 100 iterations, Train calls progress with
+// the size of the group. Train returns ctx.Err() if ctx is done, and an error that describes the run if it diverges.
 func (c Config) Train(ctx context.Context, method string, d, k int, progress func(iterations int)) (Outcome, error) {
 	start := time.Now()
 	stream := func(use string) *rand.Rand { return random.Stream(c.Seed, "gaussian "+use, d, k) }
 	truth := Truth(d)
-	data := Draw(ctx, truth, c.Points, stream("data"))
+	data, err := Draw(ctx, truth, c.Points, stream("data"))
+	if err != nil {
+		return Outcome{}, err
+	}
 	m := NewMethod(method, data, stream("start "+method))
 	trainer := NewTrainer(m, c.Rate, stream("noise "+method).Uint64())
-	var err error
 	for err == nil && trainer.Steps() < c.Iterations {
 		if trainer.Steps()%100 == 0 {
 			progress(min(100, c.Iterations-trainer.Steps()))
@@ -56,7 +58,7 @@ func (c Config) Train(ctx context.Context, method string, d, k int, progress fun
 	if m.Temperature != nil {
 		trainer.Each(ctx, hvae.Draws(1), 0, func(b *hvae.Block[float64]) { o.Beta0, o.Volume = m.Temperature(m.vars(b)) })
 	}
-	if ctx.Err() != nil { // possibly before all dimensions were drawn
+	if ctx.Err() != nil {
 		return Outcome{}, ctx.Err()
 	}
 	sigma := linalg.New[float64](d, 1)
@@ -71,12 +73,13 @@ func (c Config) Train(ctx context.Context, method string, d, k int, progress fun
 		err = fmt.Errorf("the ELBO is %v and log p(D) is %v", o.ELBO, o.LogEvidence)
 	}
 	if err != nil {
-		err = fmt.Errorf("%s on dataset %d (d = %d) diverged after %d iterations: %w; try a smaller -lr", method, k+1, d, trainer.Steps(), err)
+		err = fmt.Errorf("%s on dataset %d (d = %d) diverged after %d iterations: %w; try a smaller -lr",
+			method, k+1, d, trainer.Steps(), err)
 	}
 	return o, err
 }
 
-// An Outcome is the result of training a method on a dataset, or an average over datasets. Values that do not apply are 0 and omitted from JSON.
+// An Outcome is the result of training a method on a dataset, or an average over datasets. Values that do not apply are 0.
 type Outcome struct {
 	Method      string  `json:"method"`
 	Dims        int     `json:"d"`

@@ -73,18 +73,21 @@ func Summarise(x linalg.Matrix[float64]) Data {
 }
 
 // Draw draws z ~ N(0, I) and n points x_i ~ N(z + Δ, Σ), and returns the statistics of the points. It processes one
-// dimension at a time, so that it stores only n numbers. If ctx is done, Draw ends early.
-func Draw(ctx context.Context, truth Theta, n int, rng *rand.Rand) Data {
+// dimension at a time, so that it stores only n numbers. It returns ctx.Err() if ctx is done.
+func Draw(ctx context.Context, truth Theta, n int, rng *rand.Rand) (Data, error) {
 	data, x := Data{N: n}, linalg.New[float64](1, n)
-	for j := 0; j < len(truth.Sigma) && ctx.Err() == nil; j++ {
+	for j, sigma := range truth.Sigma {
+		if ctx.Err() != nil {
+			return Data{}, ctx.Err()
+		}
 		z := rng.NormFloat64()
 		random.FillNormal(rng, x)
-		linalg.Scale(x, truth.Sigma[j], x)
+		linalg.Scale(x, sigma, x)
 		linalg.AddConst(x, x, z+truth.Delta[j])
 		row := Summarise(x)
 		data.Mean, data.Scatter = append(data.Mean, row.Mean[0]), append(data.Scatter, row.Scatter[0])
 	}
-	return data
+	return data, nil
 }
 
 // LogEvidence returns the log evidence, which is the log density of D with z integrated out,
