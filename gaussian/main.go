@@ -8,7 +8,7 @@
 package main
 
 import (
-	"fmt"
+	"flag"
 	"math"
 	"slices"
 	"strconv"
@@ -18,21 +18,15 @@ import (
 	"hvae/gaussian/model"
 )
 
-func main() { program.Main() }
+func main() { command.Main("gaussian", run) }
 
-var program = command.Program{
-	Name: "gaussian",
-	Commands: map[string]command.Command{"": {
-		About: `Runs the Gaussian experiment of the HVAE paper (section 4.1). Prints for each method
+const about = `Runs the Gaussian experiment of the HVAE paper (section 4.1). Prints for each method
 the errors of the estimated parameters and the gap between its bound and the exact
 log evidence. For example:
 
     gaussian -d 50
-    gaussian -d 1,2,5,10 -datasets 3 -out figures`,
-		Common: []string{"d", "methods", "datasets", "out", "json"},
-		Run:    run,
-	}},
-}
+    gaussian -d 1,2,5,10 -datasets 3 -out figures
+    gaussian -two-modes -http localhost:8080`
 
 // options holds the values of the flags.
 type options struct {
@@ -41,52 +35,62 @@ type options struct {
 	datasets            int
 	config              model.Config
 	json, gap, twoModes bool
-	out, redraw, http   string // folder of the figures, file with the results to draw, and address of the page
+	out, http           string
 }
 
-// parse parses the flags. It returns an error if they are invalid or cannot be combined.
-func parse(args []string) (options, error) {
-	paper := slices.DeleteFunc(model.MethodNames(), func(name string) bool { return strings.Contains(name, "untied") })
-	o := options{dims: []int{50}, methods: paper}
-	f := command.NewFlags()
-	command.List(f, &o.dims, "d", "`dimension` d of the model, or several dimensions separated by commas (default 50);\nfigure 1 of the paper uses 1,2,3,5,11,25,51,101,201,301", func(field string) (int, error) {
-		d, err := strconv.Atoi(field)
-		if err != nil || d < 1 || d > 100_000 { // a larger dimension is probably a typing error
-			return 0, fmt.Errorf("each dimension must be a whole number from 1 to 100000, not %q", field)
-		}
-		return d, nil
-	})
-	command.List(f, &o.methods, "methods", "`methods` to run, separated by commas; the default is the methods of the paper:\n"+strings.Join(paper, ", ")+".\nOther methods are hvae-untied-k1 and -k10, and K may be any number of steps or layers", func(name string) (string, error) {
-		if !model.MethodName.MatchString(name) {
-			return "", fmt.Errorf("unknown method %q: a method must be vb, hvae-kK, hvae-notemp-kK, hvae-untied-kK or nf-kK, where K is the number of steps or layers", name)
-		}
-		return name, nil
-	})
-	f.Count(&o.datasets, "datasets", 10, 1, "`number` of datasets for each dimension")
-	f.Count(&o.config.Points, "n", 10_000, 2, "`number` N of points in a dataset")
-	f.Count(&o.config.Iterations, "iters", 30_000, 1, "`number` of optimiser iterations")
-	f.Count(&o.config.Draws, "batch", 10, 1, "`number` of draws over which each iteration averages the ELBO")
+// parse parses the flags and checks their values.
+func parse(args []string) (o options, err error) {
+	f := flag.NewFlagSet("gaussian", flag.ContinueOnError)
+	dims := f.String("d", "50", `dimension d of the model, or several dimensions separated by commas;
+figure 1 of the paper uses 1,2,3,5,11,25,51,101,201,301`)
+	methods := f.String("methods", "hvae-k1,hvae-k10,hvae-notemp-k1,hvae-notemp-k10,nf-k1,nf-k30,vb",
+		`methods to run, separated by commas: vb, hvae-kK, hvae-notemp-kK, hvae-untied-kK or nf-kK,
+where K is the number of steps or layers`)
+	f.IntVar(&o.datasets, "datasets", 10, "`number` of datasets for each dimension")
+	f.IntVar(&o.config.Points, "n", 10_000, "`number` N of points in a dataset")
+	f.IntVar(&o.config.Iterations, "iters", 30_000, "`number` of optimiser iterations")
+	f.IntVar(&o.config.Draws, "batch", 10, "`number` of draws over which each iteration averages the ELBO")
 	f.Float64Var(&o.config.Rate, "lr", 1e-3, "learning `rate` of RMSProp")
 	f.Uint64Var(&o.config.Seed, "seed", 1, "seed for all random numbers; the output does not depend on the number of cores")
-	f.StringVar(&o.out, "out", "", "`folder` for the figures, which are figure1a.svg and figure1b.svg. Without -out, they are drawn\nfor several dimensions in -d, into the current folder, and existing figures are not replaced")
+	f.StringVar(&o.out, "out", "", "draw figure1a.svg and figure1b.svg in this `folder`")
 	f.BoolVar(&o.json, "json", false, "print a JSON object for each row instead of a table")
-	f.StringVar(&o.redraw, "redraw", "", "only draw the figures of the results in this `file`, the output of -json")
-	f.BoolVar(&o.gap, "gap", false, "draw gap.svg, the gap between log p(D) and the ELBO against K, instead of figure 1")
-	f.BoolVar(&o.twoModes, "two-modes", false, "instead of running the experiment, show the effect of tempering: apply Algorithm 1\nto a target with two modes, print a table, and draw trajectory.svg")
-	f.StringVar(&o.http, "http", "", "like -two-modes, but instead of the table and the figure, serve an interactive web page at\nthis `address`, such as localhost:8080 (port 0 selects a free port)")
-	if err := f.Parse(args); err != nil {
-		return options{}, err
+	f.BoolVar(&o.gap, "gap", false, `with -out, draw gap.svg, the gap between log p(D) and the ELBO against K, instead of figure 1`)
+	f.BoolVar(&o.twoModes, "two-modes", false, `instead of running the experiment, show the effect of tempering: apply Algorithm 1
+to a target with two modes, print a table, and with -out draw trajectory.svg`)
+	f.StringVar(&o.http, "http", "", "serve an interactive web page about the target with two modes at this `address`,\n"+
+		"such as localhost:8080 (port 0 selects a free port)")
+	if err := command.Parse(f, about, args); err != nil {
+		return o, err
 	}
-	if !(o.config.Rate > 0) || math.IsInf(o.config.Rate, 0) {
-		return o, command.UsageError(`invalid value "%v" for flag -lr: it must be a positive finite number`, o.config.Rate)
-	}
-	for _, allowed := range []string{"http two-modes seed", "two-modes http seed out json", "redraw gap out"} {
-		mode, others, _ := strings.Cut(allowed, " ")
-		for _, name := range f.Given() {
-			if slices.Contains(f.Given(), mode) && !slices.Contains(strings.Fields(allowed), name) {
-				return o, command.UsageError("-%s cannot be combined with -%s: the only flags allowed with -%[1]s are -%[3]s", mode, name, strings.ReplaceAll(others, " ", ", -"))
-			}
+	check := func(valid bool, format string, args ...any) {
+		if !valid {
+			err = command.Usage(format, args...)
 		}
 	}
-	return o, nil
+	for _, field := range strings.Split(*dims, ",") {
+		d, parseErr := strconv.Atoi(field)
+		o.dims = append(o.dims, d)
+		valid := parseErr == nil && d >= 1 && d <= 100_000 // a larger dimension is probably a typing error
+		check(valid, "invalid value %q for flag -d: each dimension must be a whole number from 1 to 100000", *dims)
+	}
+	o.methods = strings.Split(*methods, ",")
+	for _, name := range o.methods {
+		check(model.MethodName.MatchString(name), "unknown method %q: gaussian -h lists the methods", name)
+	}
+	for name, value := range map[string]int{"datasets": o.datasets, "iters": o.config.Iterations, "batch": o.config.Draws} {
+		check(value >= 1 && value <= 1e8, "invalid value %d for flag -%s: it must be from 1 to 100000000", value, name)
+	}
+	n, rate := o.config.Points, o.config.Rate
+	check(n >= 2 && n <= 1e8, "invalid value %d for flag -n: it must be from 2 to 100000000", n)
+	check(rate > 0 && !math.IsInf(rate, 0), "invalid value %v for flag -lr: it must be a positive finite number", rate)
+	check(!o.gap || o.out != "", "-gap has no effect without -out")
+	f.Visit(func(g *flag.Flag) {
+		switch {
+		case o.http != "":
+			check(slices.Contains([]string{"http", "two-modes", "seed"}, g.Name), "-%s has no effect with -http", g.Name)
+		case o.twoModes:
+			check(slices.Contains([]string{"two-modes", "seed", "json", "out"}, g.Name), "-%s has no effect with -two-modes", g.Name)
+		}
+	})
+	return o, err
 }

@@ -2,8 +2,9 @@ package main
 
 import (
 	"bytes"
-	"errors"
+	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -57,15 +58,14 @@ func TestRowsAreAveragesOfRunsWithTheGivenOptions(t *testing.T) {
 	if i := slices.IndexFunc(rows, func(r model.Outcome) bool { return !(r.Seconds > 0 && r.Seconds < 64*elapsed) }); i >= 0 {
 		t.Errorf("row %d took %v seconds, want less than a sum over 64 cores", i, rows[i].Seconds)
 	}
-	a, b := figures["figure1a.svg"](rows), figures["figure1b.svg"](rows)
-	if diff := cmp.Diff(map[string][]byte{"figure1a.svg": a, "figure1b.svg": b}, files(t, folder)); diff != "" {
+	if diff := cmp.Diff(o.figures(rows), files(t, folder)); diff != "" {
 		t.Errorf("figures (-want +got):\n%s", diff)
 	}
 }
 
 // This test checks the layout of the table. TestREADMEsShowTheResults checks its numbers.
 func TestTableOfOneDataset(t *testing.T) {
-	args := "-d 2,1 -methods hvae-k1,nf-k1,vb -datasets 1 -n 50 -iters 20 -batch 1 -lr 0.01 -seed 3 -out " + t.TempDir()
+	args := "-d 2,1 -methods hvae-k1,nf-k1,vb -datasets 1 -n 50 -iters 20 -batch 1 -lr 0.01 -seed 3"
 	stdout, _, _ := gaussianCommand(t.Context(), strings.Fields(args)...)
 	tables := strings.Split(stdout, "\n\n")
 	if len(tables) != 3 || tables[2] != "" {
@@ -84,20 +84,6 @@ func TestTableOfOneDataset(t *testing.T) {
 	}
 }
 
-func TestRedrawDescribesInvalidRows(t *testing.T) {
-	results := filepath.Join(t.TempDir(), "rows.jsonl")
-	for content, want := range map[string]string{"": "unexpected EOF", "{\"method\": \"vb\"}\n{": "unexpected end of JSON input", `{"eps": 0.1}`: "unexpected EOF", `{"d": "x"}`: "json: cannot"} {
-		if err := os.WriteFile(results, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		folder := t.TempDir()
-		_, stderr, status := gaussianCommand(t.Context(), "-redraw", results, "-out", folder)
-		if status != 1 || !strings.Contains(stderr, results+" is not the output of -json without -two-modes: "+want) || len(files(t, folder)) > 0 {
-			t.Errorf("-redraw of a file with %q: status %d, stderr %q, files %v; want status 1, a line with %q and no files", content, status, stderr, names(files(t, folder)), want)
-		}
-	}
-}
-
 // readResults returns the rows of the named file in the folder results.
 func readResults[T any](t *testing.T, name string) []T {
 	t.Helper()
@@ -108,25 +94,26 @@ func readResults[T any](t *testing.T, name string) []T {
 	return decode[T](t, string(b))
 }
 
-// Figure 1 is drawn from rows in reverse order, because figures must not depend on the order of the rows.
-func TestRedrawnFiguresEqualTheCheckedInFigures(t *testing.T) {
-	folder, reversed := t.TempDir(), filepath.Join(t.TempDir(), "reversed.jsonl")
-	b, err := os.ReadFile("results/figure1.jsonl")
-	rows := slices.Collect(strings.Lines(string(b)))
+var update = flag.Bool("update", false, "draw the figures of the stored results again")
+
+// Figure 1 is drawn from rows in reverse order, because the order of the dimensions must not matter.
+func TestFiguresMatchTheResults(t *testing.T) {
+	rows := readResults[model.Outcome](t, "figure1.jsonl")
 	slices.Reverse(rows)
-	if err := errors.Join(err, os.WriteFile(reversed, []byte(strings.Join(rows, "")), 0o644)); err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{{"-redraw", reversed}, {"-redraw", "results/entropy.jsonl", "-gap"}} {
-		if stdout, stderr, status := gaussianCommand(t.Context(), append(args, "-out", folder)...); status != 0 || stdout != "" {
-			t.Fatalf("%v: status %d, stdout %q, stderr %q", args, status, stdout, stderr)
+	slices.SortStableFunc(rows, func(a, b model.Outcome) int {
+		return slices.Index(model.MethodNames(), a.Method) - slices.Index(model.MethodNames(), b.Method)
+	})
+	drawn := options{}.figures(rows)
+	maps.Copy(drawn, options{gap: true}.figures(readResults[model.Outcome](t, "entropy.jsonl")))
+	maps.Copy(drawn, options{twoModes: true}.figures(nil))
+	for name, figure := range drawn {
+		name = filepath.Join("figures", name)
+		if b, err := os.ReadFile(name); err != nil || !bytes.Equal(b, figure) {
+			t.Errorf("%s differs from the figure of the results (error %v); go test ./gaussian -update draws it again", name, err)
+			if *update {
+				os.WriteFile(name, figure, 0o644)
+			}
 		}
-	}
-	drawn, want := files(t, folder), files(t, "figures")
-	drawn["trajectory.svg"] = drawPaths(nil)
-	delete(want, "page.png")
-	if diff := cmp.Diff(want, drawn); diff != "" {
-		t.Errorf("the figures differ from the checked-in files; the program draws them again (-want +got):\n%s", diff)
 	}
 }
 

@@ -4,20 +4,22 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"hvae/ad"
+	"hvae/bench/command"
 	"hvae/bench/plot"
 	"hvae/gaussian/model"
 	"hvae/linalg"
@@ -64,7 +66,7 @@ func TestTwoModesPrintsARowForEachSettingAndK(t *testing.T) {
 	if diff := cmp.Diff(want, decode[modeRow](t, stdout), almost); diff != "" || status != 0 {
 		t.Fatalf("status %d, stderr %q, rows (-want +got):\n%s", status, stderr, diff)
 	}
-	if diff := cmp.Diff(map[string][]byte{"trajectory.svg": drawPaths(nil)}, files(t, folder)); diff != "" {
+	if diff := cmp.Diff(map[string][]byte{"trajectory.svg": drawPaths()}, files(t, folder)); diff != "" {
 		t.Errorf("figures (-want +got):\n%s", diff)
 	}
 	text, _, _ := gaussianCommand(t.Context(), "-two-modes", "-seed", fmt.Sprint(seed), "-out", folder)
@@ -105,102 +107,79 @@ func TestPotentialOfTheTargetWithTwoModes(t *testing.T) {
 	}
 }
 
-// get returns the response of explorer to a GET request.
-func get(ctx context.Context, path string) *httptest.ResponseRecorder {
+// get returns the status and the body of the response of explorer to a GET request.
+func get(path string) (status int, body string) {
 	w := httptest.NewRecorder()
-	explorer(5).ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", path, nil))
-	return w
+	explorer(5).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	return w.Code, w.Body.String()
 }
 
-func TestPageShowsNumbersAndFiguresForItsSettings(t *testing.T) {
-	for query, flow := range map[string]model.TwoModesFlow{
-		"":                                 {Tempering: "fixed", PriorSD: 1.5, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1, K: 64},
-		"tempering=none&K=1&eps=0.5&q=0.5": {Tempering: "none", PriorSD: 0.5, StepSize: 0.5, K: 1},
-		"K=256&eps=0.01":                   {Tempering: "fixed", PriorSD: 1.5, InvSqrtBeta0: 3, StepSize: 0.01, K: 256},
-		"tempering=untied&start=9&s=2.5&K=16&eps=0.1": {Tempering: "untied", PriorSD: 1.5, MomentumSD: 2.5, InvSqrtBeta0: 9, StepSize: 0.1, K: 16},
+func TestViewShowsNumbersAndFiguresForItsSettings(t *testing.T) {
+	for _, f := range []model.TwoModesFlow{
+		{Tempering: "fixed", PriorSD: 1.5, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1, K: 64},
+		{Tempering: "none", PriorSD: 0.5, MomentumSD: 1, InvSqrtBeta0: 1, StepSize: 0.5, K: 1},
+		{Tempering: "untied", PriorSD: 1.5, MomentumSD: 2.5, InvSqrtBeta0: 9, StepSize: 0.01, K: 256},
 	} {
-		draws, err := flow.Draw(t.Context(), 2000, random.Stream(5, "two modes page"), false)
-		if err != nil {
+		settings, err := json.Marshal(f)
+		draws, drawErr := f.Draw(t.Context(), 2000, random.Stream(5, "two modes page"), false)
+		paths, pathErr := f.Draw(t.Context(), 4, random.Stream(5, "two modes page paths"), true)
+		if err := errors.Join(err, drawErr, pathErr); err != nil {
 			t.Fatal(err)
 		}
-		r := summariseModes(flow, draws)
-		page := get(t.Context(), "/?"+query).Body.String()
-		for _, want := range []string{
+		r := summariseModes(f, draws)
+		status, view := get("/view?flow=" + url.QueryEscape(string(settings)))
+		wants := []string{
 			fmt.Sprintf("ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f</b>", r.ELBO, r.Variance),
 			fmt.Sprintf("nearest mode <b>%.2f</b>,\n  <b>%.1f %%</b> of 2000 draws change mode", r.EndSD, r.ChangedMode),
-		} {
-			if !strings.Contains(page, want) {
-				t.Errorf("the page for %q does not contain %q", query, want)
-			}
-		}
-		paths, err := flow.Draw(t.Context(), 4, random.Stream(5, "two modes page paths"), true)
-		if err != nil {
-			t.Fatal(err)
 		}
 		plane, energy := pathCharts(paths, "Paths in the plane")
 		for _, chart := range []plot.Chart{plane, energy} {
 			for i := range chart.Series {
 				chart.Series[i].Label = ""
 			}
-			if !strings.Contains(page, string(chart.SVG())) {
-				t.Errorf("the page for %q does not contain the figure %q", query, chart.Title)
-			}
+			wants = append(wants, string(chart.SVG()))
 		}
-		for _, want := range []string{"<option selected>" + flow.Tempering, fmt.Sprintf(`name="K" min="1" max="256" step="1" value="%d"`, flow.K), `data-for="untied"`} {
-			if !strings.Contains(page, want) {
-				t.Errorf("%q: the form does not contain %s", query, want)
+		for _, want := range wants {
+			if status != 200 || !strings.Contains(view, want) {
+				t.Errorf("the view for %s (status %d) does not contain %.100q", settings, status, want)
 			}
 		}
 	}
 }
 
-func TestInvalidSettingsShowTheDefaultAndANotice(t *testing.T) {
-	defaults := get(t.Context(), "/").Body.String()
-	for query, want := range map[string]string{
-		"K=0": "K=0 is not a number from 1 to 256", "K=257": "K=257 is not", "K=1.5": "K=1.5 is not", "K=abc": "K=abc is not",
-		"eps=NaN": "eps=NaN is not", "start=0.9": "start=0.9 is not", "tempering=<hot": "tempering=&lt;hot is unknown",
-		"K=0&eps=2": "K=0 is not a number from 1 to 256; eps=2 is not a number from 0.01 to 0.5.",
-	} {
-		page := get(t.Context(), "/?"+query).Body.String()
-		notice := regexp.MustCompile(`<p role="alert">The address has invalid settings.*</p>`).FindString(page)
-		if !strings.Contains(notice, want) || strings.Replace(page, notice, "", 1) != defaults {
-			t.Errorf("%s: the notice is %q, want %q and the page of the defaults", query, notice, want)
+func TestInvalidSettingsOfAViewAreErrors(t *testing.T) {
+	for _, settings := range []string{"", "{}", `{"k":0}`, `{"k":257}`, `{"k":1.5}`, `{"k":2,"eps":"x"}`} {
+		if status, body := get("/view?flow=" + url.QueryEscape(settings)); status != 400 || !strings.HasPrefix(body, "invalid settings") {
+			t.Errorf("the settings %q: status %d, %q; want status 400", settings, status, body)
 		}
 	}
 }
 
-// The page disables the sliders that the selected tempering does not use. Exactly these sliders must have no effect.
-func TestSlidersHaveAnEffectOnTheirTemperings(t *testing.T) {
-	for _, tempering := range temperings {
-		query := "K=2&q=0.6&tempering=" + tempering
-		view := func(query string) string { // the page without the form
-			_, view, _ := strings.Cut(get(t.Context(), "/?"+query).Body.String(), `<div id="view"`)
+// The page sends its settings with the names of a TwoModesFlow. The sliders with data-for must be exactly the settings
+// that other temperings ignore.
+func TestPageHasASliderForEachSetting(t *testing.T) {
+	_, body := get("/")
+	for _, tempering := range []string{"fixed", "untied", "none"} {
+		f := model.TwoModesFlow{Tempering: tempering, PriorSD: 0.6, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1, K: 2}
+		view := func(f model.TwoModesFlow) string {
+			settings, _ := json.Marshal(f)
+			_, view := get("/view?flow=" + url.QueryEscape(string(settings)))
 			return view
 		}
-		before := view(query)
-		for _, s := range sliders {
-			after := view(fmt.Sprintf("%s=%v&%s", s.Name, s.Min, query))
-			if used := s.For == "" || slices.Contains(strings.Fields(s.For), tempering); used != (after != before) {
-				t.Errorf("tempering %s: %s is used for %q, but a change has an effect: %v", tempering, s.Name, s.For, after != before)
+		for name, change := range map[string]func(f *model.TwoModesFlow){
+			"prior_sd":       func(f *model.TwoModesFlow) { f.PriorSD = 1 },
+			"inv_sqrt_beta0": func(f *model.TwoModesFlow) { f.InvSqrtBeta0 = 2 },
+			"momentum_sd":    func(f *model.TwoModesFlow) { f.MomentumSD = 2 },
+			"k":              func(f *model.TwoModesFlow) { f.K = 3 },
+			"eps":            func(f *model.TwoModesFlow) { f.StepSize = 0.2 },
+		} {
+			slider := regexp.MustCompile(`<input type="range" name="` + name + `"[^>]*>`).FindString(body)
+			used := slider != "" && (!strings.Contains(slider, "data-for") || regexp.MustCompile(`data-for="[^"]*`+tempering).MatchString(slider))
+			changed := f
+			if change(&changed); used != (view(changed) != view(f)) {
+				t.Errorf("tempering %s: the page uses the slider %q: %v, but it has an effect: %v", tempering, slider, used, !used)
 			}
 		}
-	}
-}
-
-func TestOneViewIsComputedAtATime(t *testing.T) {
-	computing.Lock()
-	waiting := make(chan *httptest.ResponseRecorder)
-	ctx, disconnect := context.WithCancel(t.Context())
-	go func() { waiting <- get(ctx, "/") }()
-	select {
-	case w := <-waiting:
-		t.Errorf("a second view is computed: %q", w.Body)
-	case <-time.After(50 * time.Millisecond):
-	}
-	disconnect()
-	computing.Unlock()
-	if w := <-waiting; w.Body.Len() > 0 {
-		t.Errorf("a browser that disconnected while it waited gets %q", w.Body)
 	}
 }
 
@@ -209,7 +188,7 @@ func TestPageIsServedOnLoopbackUntilInterrupt(t *testing.T) {
 	r, w := io.Pipe()
 	status := make(chan int, 1)
 	go func() {
-		status <- program.Run(ctx, []string{"-two-modes", "-http", ":0"}, w, io.Discard)
+		status <- command.Run(ctx, "gaussian", run, []string{"-two-modes", "-http", ":0"}, w, io.Discard)
 		w.Close()
 	}()
 	line, err := bufio.NewReader(r).ReadString('\n')
@@ -217,7 +196,7 @@ func TestPageIsServedOnLoopbackUntilInterrupt(t *testing.T) {
 	if m == nil {
 		t.Fatalf("the program printed %q, error %v; want a loopback address", line, err)
 	}
-	answer, err := http.Get("http://" + m[1] + "/?K=2")
+	answer, err := http.Get("http://" + m[1] + "/")
 	if err != nil {
 		t.Fatal(err)
 	}
