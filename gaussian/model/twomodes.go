@@ -7,7 +7,6 @@ import (
 
 	"hvae/ad"
 	"hvae/hvae"
-	"hvae/hvae/hvaetest"
 	"hvae/linalg"
 	"hvae/linalg/random"
 )
@@ -19,10 +18,20 @@ import (
 //
 // Its integral over z is p(x) = 1. The potential barrier between the modes is about 17 nats high. At temperature 1, the
 // mean kinetic energy is only 1 nat, so paths rarely cross the barrier.
-var TwoModes = hvaetest.TwoModes{Modes: [2]hvaetest.Mode{
-	{Weight: 0.5, Mean: linalg.Column(3.0, 0), SD: 0.5},
-	{Weight: 0.5, Mean: linalg.Column(-3.0, 0), SD: 0.5},
-}}
+var TwoModes hvae.Target[float64] = twoModes{linalg.Column(3.0, 0), linalg.Column(-3.0, 0)}
+
+type twoModes struct{ right, left linalg.Matrix[float64] } // m and −m
+
+// LogJoint implements hvae.Target by log(½eᵘ + ½eᵛ) = v + softplus(u − v) − log 2.
+func (m twoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+	const sd = 0.5
+	mode := func(mean linalg.Matrix[float64]) *ad.Var[float64] {
+		r := ad.Scale(ad.Sub(z, z.Tape().Const(mean)), 1/sd)
+		return ad.AddConst(hvae.LogNormal(r), -2*math.Log(sd))
+	}
+	u, v := mode(m.right), mode(m.left)
+	return ad.AddConst(ad.Add(v, ad.Softplus(ad.Sub(u, v))), -math.Ln2)
+}
 
 // A TwoModesFlow holds the settings of Algorithm 1 for the target TwoModes. The variational prior is q⁰ = N(−m,
 // PriorSD² I), around the left mode.
@@ -55,7 +64,7 @@ func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand, paths boo
 		noise := t.Matrix(4, len(batch))
 		random.FillNormal(rng, noise)
 		epsilon, gamma0 := t.Const(noise.RowRange(0, 2)), t.Const(noise.RowRange(2, 4))
-		prior := hvae.DiagonalNormal[float64]{Mean: t.Const(TwoModes.Modes[1].Mean), SD: t.Fill(2, 1, f.PriorSD)}
+		prior := hvae.DiagonalNormal[float64]{Mean: t.Const(linalg.Column(-3.0, 0)), SD: t.Fill(2, 1, f.PriorSD)}
 		flow := &hvae.Flow[float64]{Target: TwoModes, K: f.K, StepSize: t.Fill(1, 2, f.StepSize), Tempering: f.tempering(&t)}
 		sample := hvae.HIS(flow, prior, epsilon, gamma0)
 		path := []hvae.Phase[float64]{sample.Start, sample.End}
