@@ -12,11 +12,11 @@
 // If a statement does not hold as printed in the paper, its field named printed quotes the paper, and the claim is the
 // corrected statement. Quotations from the paper omit the subscripts θ and φ.
 //
-// Most checks of Algorithm 1 use the flows of hvaetest.Schemes. These flows have K = 0, 1, 2 or 5 steps and no, fixed
+// Most checks of Algorithm 1 use the flows of schemes. These flows have K = 0, 1, 2 or 5 steps and no, fixed
 // or free tempering. Their target is hvaetest.Bimodal unless the comment of the check names another one.
 //
 // A statistical check draws thousands of samples with a fixed seed. Its z-score is (mean − expectation)/(standard
-// error). The constant legend lists the bound for each relation; 4.5 is hvaetest.ZBound.
+// error). The constant legend lists the bound for each relation; 4.5 is zBound.
 package paper_test
 
 import (
@@ -118,11 +118,11 @@ var section21 = section{"2.1", "Unbiased likelihood and evidence lower bound est
 //
 //	∫ p̂(x) q(u|x) du = p(x).
 //
-// The check draws p̂(x) 40,000 times for each flow of hvaetest.Schemes and each of two targets with known p(x).
+// The check draws p̂(x) 40,000 times for each flow of schemes and each of two targets with known p(x).
 func estimateIsUnbiased(t *report) {
 	for _, target := range targets() {
-		for _, s := range hvaetest.Schemes() {
-			logEstimates := hvaetest.Draws(s, target.bind, 2, 40000, 1)
+		for _, s := range schemes() {
+			logEstimates := logEstimates(s, target.bind, 2, 40000, 1)
 			t.mean(ratios(logEstimates, target.logEvidence), 1, 0.03, "%s, %v: E[p̂(x)]/p(x)", target.name, s)
 		}
 	}
@@ -135,8 +135,8 @@ func estimateIsUnbiased(t *report) {
 // The check draws log p̂(x) 20,000 times for each target and flow. The inequality is strict, because p̂(x) varies.
 func elboIsLowerBound(t *report) {
 	for _, target := range targets() {
-		for _, s := range hvaetest.Schemes() {
-			logEstimates := hvaetest.Draws(s, target.bind, 2, 20000, 2)
+		for _, s := range schemes() {
+			logEstimates := logEstimates(s, target.bind, 2, 20000, 2)
 			t.below(logEstimates, target.logEvidence, "%s, %v: E[log p̂(x)]", target.name, s)
 		}
 	}
@@ -147,13 +147,13 @@ func elboIsLowerBound(t *report) {
 // this estimate. Each step changes log p̂ by O(ε), so Algorithm 1 must also give it in the limit ε → 0.
 func standardFramework(t *report) {
 	const dims, epsilon = 2, 1e-6
-	for _, s := range hvaetest.Schemes() {
+	for _, s := range schemes() {
 		var tp tape
 		f := s.Flow(&tp, hvaetest.Bimodal, dims)
 		f.StepSize = tp.Fill(f.StepSize.Rows(), dims, epsilon)
-		sample := hvaetest.HIS(&tp, f, dims, 100, random.Stream(12, "plain"))
+		sample := drawHIS(&tp, f, dims, 100, random.Stream(12, "plain"))
 		z0 := sample.Start.Z
-		prior := hvae.DiagonalNormal[float64]{Mean: tp.Fill(dims, 1, hvaetest.PriorMean), SD: tp.Fill(dims, 1, hvaetest.PriorSD)}
+		prior := hvae.DiagonalNormal[float64]{Mean: tp.Fill(dims, 1, priorMean), SD: tp.Fill(dims, 1, priorSD)}
 		want := ad.Sub(f.Target.LogJoint(z0), prior.LogDensity(z0)).Value.Data
 		t.vectors(sample.LogEstimate().Value.Data, want, 5*epsilon*float64(s.K)+1e-14, "%v, ε = %v: log p̂(x)", s, epsilon)
 	}
@@ -169,7 +169,7 @@ func standardFramework(t *report) {
 // hvae.ImportanceEstimate must return the logarithm of the mean weight and the standard error of this logarithm.
 func importanceWeighting(t *report) {
 	bimodal := targets()[0]
-	logs := hvaetest.Draws(hvaetest.Scheme{Tempering: "fixed", K: 2}, bimodal.bind, 2, 64000, 7)
+	logs := logEstimates(scheme{Tempering: "fixed", K: 2}, bimodal.bind, 2, 64000, 7)
 	meanOf := func(n, L int) (means []float64) { // for each block of n weights, the mean of n/L estimates of log p(x)
 		for block := range slices.Chunk(logs, n) {
 			mean := 0.0
@@ -193,12 +193,12 @@ func importanceWeighting(t *report) {
 		mean, se := linalg.MeanSE(bound)
 		t.estimate(mean, se, "≤", bimodal.logEvidence, "L = %d: E[log p̂(x)]", L)
 		if last != nil {
-			t.above(hvaetest.Differences(bound, last), 0, "to L = %d: increase of E[log p̂(x)]", L)
+			t.above(differences(bound, last), 0, "to L = %d: increase of E[log p̂(x)]", L)
 		}
 		last = bound
 	}
-	mean, se := linalg.MeanSE(hvaetest.Apply(logs, math.Exp))
-	e := hvae.ImportanceEstimate(hvaetest.Apply(logs, func(l float64) float64 { return l + 1000 })) // e¹⁰⁰⁰ overflows
+	mean, se := linalg.MeanSE(apply(logs, math.Exp))
+	e := hvae.ImportanceEstimate(apply(logs, func(l float64) float64 { return l + 1000 })) // e¹⁰⁰⁰ overflows
 	t.estimate(e.Log-1000, e.StandardError, "=", bimodal.logEvidence, "log p̂(x) from all draws")
 	t.near(e.Log-1000, math.Log(mean), 1e-12, "log of the mean weight")
 	t.near(e.StandardError, se/mean, 1e-9, "its standard error")
@@ -369,11 +369,11 @@ func reverseKernels(t *report) {
 			t.vectors(logs, direct, 1e-13, "optimal reverse kernels: log p(x, z_K)/q^K(z_K)")
 			best = logs
 		} else {
-			more := hvaetest.Differences(squaredDeviations(ratios(logs, 0), 1), squaredDeviations(ratios(best, 0), 1))
+			more := differences(squaredDeviations(ratios(logs, 0), 1), squaredDeviations(ratios(best, 0), 1))
 			t.above(more, 0, "%s: Var(p̂(x)/p(x)) − Var for r^opt", kind)
-			t.below(hvaetest.Differences(logs, best), 0, "%s: E[log p̂(x)] − E for r^opt", kind)
+			t.below(differences(logs, best), 0, "%s: E[log p̂(x)] − E for r^opt", kind)
 		}
-		t.mean(hvaetest.Apply(upper, func(l float64) float64 { return math.Exp(-l) }), 1, 0.01, "%s reverse kernels: p(x)·E[1/p̂(x)], reverse chain", kind)
+		t.mean(apply(upper, func(l float64) float64 { return math.Exp(-l) }), 1, 0.01, "%s reverse kernels: p(x)·E[1/p̂(x)], reverse chain", kind)
 		t.above(upper, 0, "%s reverse kernels: E[log p̂(x)/p(x)], reverse chain", kind)
 	}
 }
@@ -396,11 +396,11 @@ func aisKernels(t *report) {
 	}
 	for k := 1; k < K; k++ {
 		beta := float64(k) / K
-		precision := (1-beta)/(hvaetest.PriorSD*hvaetest.PriorSD) + beta*omega*omega
+		precision := (1-beta)/(priorSD*priorSD) + beta*omega*omega
 		z := linalg.New[float64](2, draws)
 		random.FillNormal(random.Stream(53, "bridge", k), z)
 		linalg.Scale(z, 1/math.Sqrt(precision), z)
-		linalg.AddConst(z, z, (1-beta)*hvaetest.PriorMean/(hvaetest.PriorSD*hvaetest.PriorSD)/precision)
+		linalg.AddConst(z, z, (1-beta)*priorMean/(priorSD*priorSD)/precision)
 		end := a.At(z)
 		rate := a.Move(end, k, streams)
 		t.greater(rate, 0.2, "k = %d: acceptance rate", k)
@@ -438,7 +438,7 @@ func aisBounds(t *report) {
 			t.above(backward, target.logEvidence, "%s, K = %d: E[log p̂(x)], reverse chain", target.name, K)
 			if K >= 16 { // for a small K, the variance of p̂(x) is too large
 				t.mean(ratios(forward, target.logEvidence), 1, 0.05, "%s, K = %d: E[p̂(x)]/p(x)", target.name, K)
-				inverse := hvaetest.Apply(backward, func(l float64) float64 { return math.Exp(target.logEvidence - l) })
+				inverse := apply(backward, func(l float64) float64 { return math.Exp(target.logEvidence - l) })
 				t.mean(inverse, 1, 0.05, "%s, K = %d: p(x)·E[1/p̂(x)], reverse chain", target.name, K)
 			}
 			lower, lowerSE := linalg.MeanSE(forward)
@@ -481,7 +481,7 @@ func metropolisGradient(t *report) {
 		return sum
 	}
 	for _, metropolis := range []bool{true, false} {
-		want := hvaetest.Slope(func(h float64) float64 { return elbo(start+h, metropolis) }, 1e-2)
+		want := slope(func(h float64) float64 { return elbo(start+h, metropolis) }, 1e-2)
 		rng := random.Stream(58, "metropolis")
 		var estimates, gradients []float64
 		for range draws {
@@ -494,7 +494,7 @@ func metropolisGradient(t *report) {
 				}
 				return accepted
 			}
-			estimates, gradients = append(estimates, math.Exp(at(0))), append(gradients, hvaetest.Slope(at, 1e-2))
+			estimates, gradients = append(estimates, math.Exp(at(0))), append(gradients, slope(at, 1e-2))
 		}
 		if metropolis {
 			t.mean(estimates, 1, 0.02, "E[p̂(x)]/p(x)")
@@ -506,11 +506,11 @@ func metropolisGradient(t *report) {
 }
 
 // annealing returns a sampler for annealed importance sampling (AIS) with K steps, and a random stream for each chain.
-// q⁰ is the variational prior of hvaetest.HIS. The step sizes are tuned with separate streams.
+// q⁰ is the variational prior of drawHIS. The step sizes are tuned with separate streams.
 func annealing(t *report, target target, K, chains int, seed uint64) (a *hvae.AIS[float64], streams []*rand.Rand) {
 	a = &hvae.AIS[float64]{
 		Target: target.bind,
-		Mean:   linalg.Column(hvaetest.PriorMean, hvaetest.PriorMean), SD: linalg.Column(hvaetest.PriorSD, hvaetest.PriorSD),
+		Mean:   linalg.Column(priorMean, priorMean), SD: linalg.Column(priorSD, priorSD),
 		Steps: K, Leapfrogs: 3,
 	}
 	of := func(purpose string, n int) (streams []*rand.Rand) {
@@ -544,13 +544,13 @@ var section23 = section{"2.3", "Using Hamiltonian dynamics", []statement{
 //
 //	q^K(z_K, ρ_K) = q⁰(z₀, ρ₀) Π_k |det ∇Φ^k(z_{k−1}, ρ_{k−1})|⁻¹,   (z₀, ρ₀) = H⁻¹(z_K, ρ_K),
 //
-// where H = Φ^K ∘ … ∘ Φ¹ is a flow of hvaetest.Schemes and q⁰ = N(0, 1)·N(0, β₀⁻¹). In one dimension, the integral of
+// where H = Φ^K ∘ … ∘ Φ¹ is a flow of schemes and q⁰ = N(0, 1)·N(0, β₀⁻¹). In one dimension, the integral of
 // q^K, computed as a sum over a grid of points (z_K, ρ_K), must be 1.
 func flowDensity(t *report) {
 	const n, edge = 200, 10.0
 	const h = 2 * edge / n
 	z := grid(edge, n)
-	for _, s := range hvaetest.Schemes() {
+	for _, s := range schemes() {
 		var tp tape
 		total := 0.0
 		for _, rho := range z.Data {
@@ -574,20 +574,20 @@ func flowDensity(t *report) {
 //	p̄(x, z, ρ) = p(x, z) N(ρ|0, I).
 //
 // The paper: this "is nothing but a special case of (3)". If q^k is the map Φ^k and r^{k−1} its inverse, the quotient
-// r^{k−1}/q^k in equation 3 is |det ∇Φ^k|. For each flow of hvaetest.Schemes in five dimensions, 20 draws of p̂ must
+// r^{k−1}/q^k in equation 3 is |det ∇Φ^k|. For each flow of schemes in five dimensions, 20 draws of p̂ must
 // equal the last expression for p̂(x) above, computed from scalar log densities and log |det ∇Φ^k| = ℓ log α_k.
 func flowEstimate(t *report) {
 	const dims, n = 5, 20
-	for _, s := range hvaetest.Schemes() {
+	for _, s := range schemes() {
 		var tp tape
 		f := s.Flow(&tp, hvaetest.Bimodal, dims)
-		sample := hvaetest.HIS(&tp, f, dims, n, random.Stream(10, "density"))
+		sample := drawHIS(&tp, f, dims, n, random.Stream(10, "density"))
 		invSqrtBeta0, alpha := temperingOf(f.Tempering, s.K)
 		want := f.Target.LogJoint(sample.End.Z).Value.Data
 		for i := range want {
 			for j := range dims {
 				want[i] += logNormal(sample.End.Rho.Value.At(j, i), 0, 1) - logNormal(sample.Start.Rho.Value.At(j, i), 0, invSqrtBeta0*invSqrtBeta0)
-				want[i] -= logNormal(sample.Start.Z.Value.At(j, i), hvaetest.PriorMean, hvaetest.PriorSD*hvaetest.PriorSD)
+				want[i] -= logNormal(sample.Start.Z.Value.At(j, i), priorMean, priorSD*priorSD)
 			}
 			for _, a := range alpha {
 				want[i] += dims * math.Log(a)
@@ -610,7 +610,7 @@ func homogeneousFlow(t *report) {
 	draws := func(target hvae.Target[float64], K int, epsilon, invSqrtBeta0 float64, n int) []float64 { // draws of log p̂(x), always from the same noise
 		var tp tape
 		f := &hvae.Flow[float64]{Target: target, K: K, StepSize: tp.Fill(1, 2, epsilon), Tempering: hvae.FixedTempering(K, tp.Scalar(invSqrtBeta0))}
-		return hvaetest.HIS(&tp, f, 2, n, random.Stream(40, "homogeneous")).LogEstimate().Value.Data
+		return drawHIS(&tp, f, 2, n, random.Stream(40, "homogeneous")).LogEstimate().Value.Data
 	}
 	standard := draws(hvaetest.Bimodal, 1, 0, 1, 400) // one step of size zero does not move z₀
 	var last float64
@@ -752,7 +752,7 @@ func inverseTemperatures(t *report) {
 		for _, s := range []float64{1.001, 1.5, 5, 40} {
 			var tp tape
 			fixed := hvae.FixedTempering(K, tp.Scalar(s))
-			for i, tempering := range []hvae.Tempering[float64]{fixed, hvaetest.Scheme{Tempering: "free", K: K}.Flow(&tp, hvaetest.Bimodal, 1).Tempering} {
+			for i, tempering := range []hvae.Tempering[float64]{fixed, scheme{Tempering: "free", K: K}.Flow(&tp, hvaetest.Bimodal, 1).Tempering} {
 				invSqrtBeta0, alpha := temperingOf(tempering, K)
 				name, beta := []string{"fixed", "free"}[i], []float64{math.Pow(invSqrtBeta0, -2)}
 				for k, a := range alpha {
@@ -782,7 +782,7 @@ func inverseTemperatures(t *report) {
 // The Φ^k "define diffeomorphisms", so H = Φ^K ∘ … ∘ Φ¹ has an inverse. The check computes the expected (z_K, ρ_K) with
 // numerical derivatives of U, and det ∇H from a numerical Jacobian.
 func leapfrogThenCooling(t *report) {
-	for _, s := range hvaetest.Schemes() {
+	for _, s := range schemes() {
 		for dims := 1; dims <= 3; dims++ {
 			var tp tape
 			f := s.Flow(&tp, hvaetest.Bimodal, dims)
@@ -797,10 +797,10 @@ func leapfrogThenCooling(t *report) {
 				}
 				product *= math.Pow(alpha[k], float64(dims))
 			}
-			forward := hvaetest.OnTape(dims, func(t *tape, p hvae.Phase[float64]) hvae.Phase[float64] {
+			forward := onTape(dims, func(t *tape, p hvae.Phase[float64]) hvae.Phase[float64] {
 				return s.Flow(t, hvaetest.Bimodal, dims).Forward(p)
 			})
-			inverse := hvaetest.OnTape(dims, func(t *tape, p hvae.Phase[float64]) hvae.Phase[float64] {
+			inverse := onTape(dims, func(t *tape, p hvae.Phase[float64]) hvae.Phase[float64] {
 				return hvaetest.Inverse(s.Flow(t, hvaetest.Bimodal, dims), p)
 			})
 			t.vectors(forward(start), want, 1e-9, "%v, ℓ = %d: (z_K, ρ_K)", s, dims)
@@ -817,13 +817,13 @@ func leapfrogThenCooling(t *report) {
 func canonicalMomentum(t *report) {
 	const dims, n = 2, 20000
 	var tp tape
-	for _, s := range hvaetest.Schemes() {
+	for _, s := range schemes() {
 		tp.Reset()
 		f := s.Flow(&tp, hvaetest.Bimodal, dims)
-		sample := hvaetest.HIS(&tp, f, dims, n, random.Stream(9, "momentum"))
+		sample := drawHIS(&tp, f, dims, n, random.Stream(9, "momentum"))
 		invSqrtBeta0, _ := temperingOf(f.Tempering, s.K)
 		for j := range dims {
-			rho := hvaetest.Apply(sample.Start.Rho.Value.Row(j), func(r float64) float64 { return 1 / invSqrtBeta0 * r })
+			rho := apply(sample.Start.Rho.Value.Row(j), func(r float64) float64 { return 1 / invSqrtBeta0 * r })
 			squares := squaredDeviations(rho, 0)
 			t.mean(rho, 0, 0.01, "%v: E[√β₀ ρ₀]", s)
 			t.mean(squares, 1, 0.02, "%v: E[β₀ ρ₀²]", s)
@@ -863,14 +863,14 @@ func massMatrix(t *report) {
 // evaluation of log p(x, z) gives both ∇U(z_k) and log p(x, z_k). For K = 0, Algorithm 1 computes no gradient.
 func gradientCount(t *report) {
 	_, data, theta := points(2, 3)
-	for _, s := range hvaetest.Schemes() {
+	for _, s := range schemes() {
 		var tp tape
 		densities := 0
 		bimodal := targetFunc(func(z variable) variable { densities++; return hvaetest.Bimodal.LogJoint(z) })
-		hvaetest.HIS(&tp, s.Flow(&tp, bimodal, 2), 2, 5, random.Stream(1, "count")).LogEstimate()
+		drawHIS(&tp, s.Flow(&tp, bimodal, 2), 2, 5, random.Stream(1, "count")).LogEstimate()
 		t.near(float64(densities), float64(s.K+1), 0, "%v: evaluations of log p(x, z)", s)
 		g := &gradientCounter{Target: gaussian(&tp, data, theta)}
-		hvaetest.HIS(&tp, s.Flow(&tp, g, 2), 2, 5, random.Stream(1, "count")).LogEstimate()
+		drawHIS(&tp, s.Flow(&tp, g, 2), 2, 5, random.Stream(1, "count")).LogEstimate()
 		t.near(float64(g.gradients), float64(min(s.K, 1)*(s.K+1)), 0, "%v: evaluations of ∇U in closed form", s)
 	}
 }
@@ -919,7 +919,7 @@ func leapfrogByHand(target hvae.Target[float64], epsilon []float64) (lf1, lf2, l
 
 // leapfrog returns a function that applies one step of hvae.Leapfrog to the vector (z, ρ).
 func leapfrog(target hvae.Target[float64], epsilon []float64) func([]float64) []float64 {
-	return hvaetest.OnTape(len(epsilon), func(t *tape, s hvae.Phase[float64]) hvae.Phase[float64] {
+	return onTape(len(epsilon), func(t *tape, s hvae.Phase[float64]) hvae.Phase[float64] {
 		return hvae.Leapfrog(target, t.Const(linalg.Of(1, len(epsilon), epsilon)), s)
 	})
 }
@@ -1000,7 +1000,7 @@ func simplified(s hvae.Sample[float64], target hvae.Target[float64], q0 hvae.Dia
 func sameGradient(t *report) {
 	const dims, n = 5, 50
 	_, data, _ := points(dims, 3)
-	for _, s := range hvaetest.Schemes() {
+	for _, s := range schemes() {
 		var tp tape
 		leaf := func(rows, cols int, v float64) variable { return tp.Leaf(filled(rows, cols, v)) }
 		delta, logSigma, mean, sd := leaf(dims, 1, 0.3), leaf(dims, 1, 0.2), leaf(dims, 1, -0.1), leaf(dims, 1, 0.8)
@@ -1062,7 +1062,7 @@ func simplifiedVariance(t *report) {
 		sample := hvae.HIS(f, q0, noise(&tp, rng, dims, n), noise(&tp, rng, dims, n))
 		squares := func(x []float64) []float64 { mean, _ := linalg.MeanSE(x); return squaredDeviations(x, mean) }
 		S := simplified(sample, target, q0, nil).Value.Data
-		return linalg.MeanSE(hvaetest.Differences(squares(S), squares(sample.LogEstimate().Value.Data)))
+		return linalg.MeanSE(differences(squares(S), squares(sample.LogEstimate().Value.Data)))
 	}
 	for _, omega := range []float64{0.3, 1, 3.9, 20} {
 		for _, K := range []int{1, 2, 3, 10, 30} {
@@ -1131,7 +1131,7 @@ func replacedTerms(t *report) {
 // parameter, for the methods of section 4.1 and for flows with hvaetest.Bimodal, which has no closed-form gradient.
 func averageGradient(t *report) {
 	const dims, n = 2, 30
-	for _, s := range hvaetest.Schemes() {
+	for _, s := range schemes() {
 		logit := filled(s.Flow(new(tape), nil, dims).StepSize.Rows(), dims, 0.2)
 		params := []matrix{linalg.Column(0.2, -0.1), linalg.Column(0.1, -0.2), logit, linalg.Column(math.Log(0.6)), filled(s.K, 1, 1.5)}
 		err := hvaetest.GradientError(params, func(t *tape, p []variable) variable {
@@ -1242,7 +1242,7 @@ func gaussianModel(t *report) {
 // log p(D), the value of log p(D) must be smaller than at θ*.
 func exactEvidence(t *report) {
 	const d, n = 3, 7
-	integrate := func(f func(float64) float64) float64 { return hvaetest.Integrate(f, -12, 12, 4000) }
+	overZ := func(f func(float64) float64) float64 { return integrate(f, -12, 12, 4000) }
 	x, data, theta := points(d, n)
 	var tp tape
 	z := noise(&tp, random.Stream(20, "z"), d, 1)
@@ -1257,10 +1257,10 @@ func exactEvidence(t *report) {
 			return sum
 		}
 		density := func(z float64) float64 { return math.Exp(at(z)) }
-		evidence := integrate(density)
+		evidence := overZ(density)
 		logJoint, logEvidence = logJoint+at(z.Value.At(j, 0)), logEvidence+math.Log(evidence)
-		m := integrate(func(z float64) float64 { return z * density(z) }) / evidence
-		v := integrate(func(z float64) float64 { return (z - m) * (z - m) * density(z) }) / evidence
+		m := overZ(func(z float64) float64 { return z * density(z) }) / evidence
+		v := overZ(func(z float64) float64 { return (z - m) * (z - m) * density(z) }) / evidence
 		t.near(exact.mean[j], m, 1e-11, "dimension %d: posterior mean = quadrature", j+1)
 		t.near(exact.sd[j]*exact.sd[j], v, 1e-11, "dimension %d: posterior variance = quadrature", j+1)
 	}
@@ -1307,8 +1307,8 @@ func potentialGradient(t *report) {
 	t.vectors(numerical, want, 1e-9, "numerical derivative of −log p(D, z)")
 	t.vectors(taped.Value.Data, want, 1e-12, "automatic derivative of −log p(D, z)")
 	t.vectors(closed.Value.Data, want, 1e-12, "closed form")
-	printed := hvaetest.Apply(numerical, func(g float64) float64 { return -g })
-	t.vectors(printed, hvaetest.Apply(want, func(g float64) float64 { return -g }), 1e-9, "as printed: ∇ log p(D, z) = −∇U")
+	printed := apply(numerical, func(g float64) float64 { return -g })
+	t.vectors(printed, apply(want, func(g float64) float64 { return -g }), 1e-9, "as printed: ∇ log p(D, z) = −∇U")
 }
 
 // hvaeBound checks
@@ -1342,8 +1342,8 @@ func vbBound(t *report) {
 	_, data, theta := points(3, 6)
 	exact := posterior(data, theta)
 	for _, q := range []struct{ shift, scale float64 }{{0, 1}, {0.2, 1}, {0, 1.7}, {-0.3, 0.4}} {
-		means := hvaetest.Apply(exact.mean, func(m float64) float64 { return m + q.shift })
-		logSDs := hvaetest.Apply(exact.sd, func(sd float64) float64 { return math.Log(q.scale * sd) })
+		means := apply(exact.mean, func(m float64) float64 { return m + q.shift })
+		logSDs := apply(exact.sd, func(sd float64) float64 { return math.Log(q.scale * sd) })
 		divergence := 0.0
 		for _, sd := range exact.sd {
 			divergence += (q.scale*q.scale + q.shift*q.shift/(sd*sd) - 1 - 2*math.Log(q.scale)) / 2
@@ -1501,7 +1501,7 @@ func figure1(t *report, d float64, method, field string) float64 {
 func elboDraws(m *model.Method, theta model.Theta, n int, seed uint64, others ...[]float64) []float64 {
 	var t tape
 	var leaves []variable
-	values := append([][]float64{theta.Delta, hvaetest.Apply(theta.Sigma, math.Log)}, others...)
+	values := append([][]float64{theta.Delta, apply(theta.Sigma, math.Log)}, others...)
 	for i, p := range m.Params {
 		copy(p.Value.Data, values[i])
 		leaves = append(leaves, t.Leaf(p.Value))
@@ -1584,19 +1584,19 @@ func vaeBound(t *report) {
 	divergence, logRatio := 0.0, make([]float64, draws) // logRatio is log q⁰(z₀) − log p(z₀)
 	for j := range 2 {
 		q, p := normal{mean.Value.Data[j], math.Pow(sd.Value.Data[j], 2)}, normal{0, 1}
-		divergence += hvaetest.Integrate(func(z float64) float64 { return math.Exp(q.log(z)) * (q.log(z) - p.log(z)) }, q.mean-15, q.mean+15, 4000)
+		divergence += integrate(func(z float64) float64 { return math.Exp(q.log(z)) * (q.log(z) - p.log(z)) }, q.mean-15, q.mean+15, 4000)
 		for i, z := range z0.Value.Row(j) {
 			logRatio[i] += q.log(z) - p.log(z)
 		}
 	}
-	elbo := hvaetest.Apply(logLikelihood.Value.Data, func(l float64) float64 { return l - divergence })
-	logEstimate := hvaetest.Differences(logLikelihood.Value.Data, logRatio)
+	elbo := apply(logLikelihood.Value.Data, func(l float64) float64 { return l - divergence })
+	logEstimate := differences(logLikelihood.Value.Data, logRatio)
 	many := ad.BroadcastTo(x, 784, draws)
 	vaeELBO := a.ELBO(many, epsilon, gamma0).Value.Data
 	t.vectors(vaeELBO, elbo, 1e-12, "ELBO of the VAE = log p(x|z₀) − KL")
 	t.vectors(a.Draw(x, mean, sd, epsilon, gamma0).LogEstimate().Value.Data, logEstimate, 1e-12, "VAE: log p̂(x) = log p(x, z₀)/q(z₀|x)")
 	t.vectors(b.Draw(x, mean, sd, epsilon, gamma0).LogEstimate().Value.Data, logEstimate, 1e-12, "HVAE: log p̂(x) = log p(x, z₀)/q(z₀|x)")
-	t.mean(hvaetest.Differences(vaeELBO, b.ELBO(many, epsilon, gamma0).Value.Data), 0, 0.3, "ELBO of the VAE − ELBO of the HVAE")
+	t.mean(differences(vaeELBO, b.ELBO(many, epsilon, gamma0).Value.Data), 0, 0.3, "ELBO of the VAE − ELBO of the HVAE")
 }
 
 // stochasticBinarisation checks that data.Binarise implements "the standard stochastic binarization of MNIST". The
@@ -1758,9 +1758,9 @@ func correlations(variables [][]float64) (all []float64) {
 			continue
 		}
 		mean, _ := linalg.MeanSE(v)
-		centred := hvaetest.Apply(v, func(x float64) float64 { return x - mean })
+		centred := apply(v, func(x float64) float64 { return x - mean })
 		norm := hvaetest.Norm(centred)
-		unit := hvaetest.Apply(centred, func(x float64) float64 { return x / norm })
+		unit := apply(centred, func(x float64) float64 { return x / norm })
 		for _, other := range units {
 			all = append(all, math.Abs(dot(unit, other)))
 		}
@@ -1867,7 +1867,7 @@ func points(d, n int) (x matrix, data model.Data, t model.Theta) {
 
 // gaussian returns the target of the Gaussian model for a dataset. Its parameters θ = (Δ, log σ) are leaves of t.
 func gaussian(t *tape, data model.Data, theta model.Theta) model.Target {
-	logSigma := hvaetest.Apply(theta.Sigma, math.Log)
+	logSigma := apply(theta.Sigma, math.Log)
 	return model.NewTarget(data, t.Leaf(linalg.Column(theta.Delta...)), t.Leaf(linalg.Column(logSigma...)))
 }
 
@@ -1915,12 +1915,12 @@ func targets() []target {
 
 // ratios returns p̂(x)/p(x) for the given draws of log p̂(x).
 func ratios(logEstimates []float64, logEvidence float64) []float64 {
-	return hvaetest.Apply(logEstimates, func(l float64) float64 { return math.Exp(l - logEvidence) })
+	return apply(logEstimates, func(l float64) float64 { return math.Exp(l - logEvidence) })
 }
 
 // squaredDeviations returns (x_i − mean)² for each element of x.
 func squaredDeviations(x []float64, mean float64) []float64 {
-	return hvaetest.Apply(x, func(v float64) float64 { return (v - mean) * (v - mean) })
+	return apply(x, func(v float64) float64 { return (v - mean) * (v - mean) })
 }
 
 // sampledGradients calls the function elbo n times. Element [i][j] of the result is the derivative of the mean ELBO of
@@ -2031,10 +2031,10 @@ func tiedGap(t *report) {
 	})
 }
 
-// tiedFlows calls the function check for the flows of hvaetest.Schemes in 1, 2 and 3 dimensions with a normal target.
+// tiedFlows calls the function check for the flows of schemes in 1, 2 and 3 dimensions with a normal target.
 func tiedFlows(check func(name string, f *hvae.Flow[float64], q0 hvae.DiagonalNormal[float64], p normalTarget)) {
 	for dims := 1; dims <= 3; dims++ {
-		for _, s := range hvaetest.Schemes() {
+		for _, s := range schemes() {
 			var tp tape
 			p := normalTarget{[]float64{0.3, -1, 0}[:dims], []float64{0.4, 1.1, 0.7}[:dims]}
 			q0 := hvae.DiagonalNormal[float64]{Mean: tp.Fill(dims, 1, 0), SD: tp.Const(linalg.Column([]float64{2, 0.5, 1}[:dims]...))}
@@ -2069,13 +2069,13 @@ func untiedOptimum(t *report) {
 		var tp tape
 		dims, sd := len(r), 0.01
 		p := normalTarget{make([]float64, dims), slices.Repeat([]float64{sd}, dims)}
-		alpha := linalg.Of(1, dims, hvaetest.Apply(r, func(r float64) float64 { return math.Sqrt2 / r }))
+		alpha := linalg.Of(1, dims, apply(r, func(r float64) float64 { return math.Sqrt2 / r }))
 		f := &hvae.Flow[float64]{Target: p, K: 1, StepSize: tp.Fill(1, dims, math.Sqrt2*sd), Tempering: hvae.UntiedTempering(tp.Const(alpha), tp.Scalar(1/math.Sqrt2))}
-		q := linalg.Column(hvaetest.Apply(r, func(r float64) float64 { return r * sd })...)
+		q := linalg.Column(apply(r, func(r float64) float64 { return r * sd })...)
 		rng := random.Stream(61, "untied optimum")
 		prior := hvae.DiagonalNormal[float64]{Mean: tp.Const(linalg.Column(p.mean...)), SD: tp.Const(q)}
 		logs := hvae.HIS(f, prior, noise(&tp, rng, dims, 100), noise(&tp, rng, dims, 100)).LogEstimate().Value.Data
-		t.near(slices.Max(hvaetest.Apply(logs, math.Abs)), 0, 1e-9, "r = %v: largest |log p̂(x) − log p(x)|", r)
+		t.near(slices.Max(apply(logs, math.Abs)), 0, 1e-9, "r = %v: largest |log p̂(x) − log p(x)|", r)
 	}
 }
 
@@ -2087,7 +2087,7 @@ func untiedEstimates(t *report) {
 		var tp tape
 		alpha := tp.Const(linalg.Of(K, cols, []float64{0.8, 1.3, 0.7, 0.9}[:K*cols]))
 		sd := tp.Const(linalg.Of(1, cols, []float64{1.2, 0.9}[:cols]))
-		f := hvaetest.Scheme{K: K}.Flow(&tp, hvaetest.Bimodal, dims)
+		f := scheme{K: K}.Flow(&tp, hvaetest.Bimodal, dims)
 		f.Tempering = hvae.UntiedTempering(alpha, sd)
 		rng := random.Stream(62, "untied", cols)
 		epsilon, gamma0 := noise(&tp, rng, dims, draws), noise(&tp, rng, dims, draws)
@@ -2113,7 +2113,7 @@ func untiedGaussian(t *report) {
 // Reports
 
 // zBound is the largest difference, in standard errors, that the tests attribute to chance.
-const zBound = hvaetest.ZBound
+const zBound = 4.5
 
 var inf = math.Inf(1)
 

@@ -6,7 +6,6 @@ import (
 
 	"hvae/ad"
 	"hvae/hvae"
-	"hvae/hvae/hvaetest"
 	"hvae/linalg"
 )
 
@@ -49,7 +48,7 @@ func TestDivergenceOfDiagonalNormalMatchesQuadrature(t *testing.T) {
 	q := hvae.DiagonalNormal[float64]{Mean: tape.Const(linalg.Column(mean...)), SD: tape.Const(linalg.Column(sd...))}
 	divergence := 0.0
 	for i := range mean {
-		divergence += hvaetest.Integrate(func(z float64) float64 {
+		divergence += integrate(func(z float64) float64 {
 			return math.Exp(logNormal(z, mean[i], sd[i])) * (logNormal(z, mean[i], sd[i]) - logNormal(z, 0, 1))
 		}, mean[i]-12*sd[i], mean[i]+12*sd[i], 2000)
 	}

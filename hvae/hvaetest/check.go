@@ -3,6 +3,7 @@ package hvaetest
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"hvae/ad"
 	"hvae/hvae"
@@ -57,14 +58,21 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, p
 // LogDet agrees with the determinant of the numerical Jacobian. It also returns an error if rounding errors are too
 // large or numerical differentiation is too inaccurate, for example because large step sizes make the flow unstable.
 func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, points ...[]float64) error {
-	forward := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return bind(t).Forward(s) })
-	inverse := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return Inverse(bind(t), s) })
+	apply := func(s []float64, f func(*hvae.Flow[float64], hvae.Phase[float64]) hvae.Phase[float64]) []float64 {
+		var t ad.Tape[float64]
+		phase := hvae.Phase[float64]{Z: t.Const(linalg.Column(s[:dims]...)), Rho: t.Const(linalg.Column(s[dims:]...))}
+		phase = f(bind(&t), phase)
+		return slices.Concat(phase.Z.Value.Data, phase.Rho.Value.Data)
+	}
+	forward := func(s []float64) []float64 { return apply(s, (*hvae.Flow[float64]).Forward) }
 	for _, s := range orNormal(points, 1, 2*dims) {
-		end := forward(s)
+		end := linalg.Column(forward(s)...)
 		// The inverse starts from H(z, ρ)·(1 + 10⁻⁹h). The difference of the results for two h shows whether the
 		// inverse amplifies rounding errors.
 		if err := compare("H⁻¹(H(z, ρ))", s, s, func(h float64) []float64 {
-			return inverse(Apply(end, func(v float64) float64 { return v * (1 + 1e-9*h) }))
+			moved := linalg.New[float64](2*dims, 1)
+			linalg.Scale(moved, 1+1e-9*h, end)
+			return apply(moved.Data, Inverse)
 		}); err != nil {
 			return err
 		}
@@ -79,6 +87,20 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 	return nil
 }
 
+// Inverse returns (z₀, ρ₀) = H⁻¹(z_K, ρ_K) for the flow H = f and s = (z_K, ρ_K). The inverse of a
+// leapfrog step is a leapfrog step with the opposite step sizes.
+func Inverse(f *hvae.Flow[float64], s hvae.Phase[float64]) hvae.Phase[float64] {
+	alpha := f.Tempering.Alpha()
+	for k := f.K - 1; k >= 0; k-- {
+		if alpha != nil {
+			s.Rho = ad.Div(s.Rho, ad.RowRange(alpha, k, k+1))
+		}
+		row := min(k, f.StepSize.Rows()-1)
+		s = hvae.Leapfrog(f.Target, ad.Neg(ad.RowRange(f.StepSize, row, row+1)), s)
+	}
+	return s
+}
+
 // compare returns an error unless got agrees with numerical(step/8). The tolerance is 10⁻⁶ (relative) plus ten times
 // the error of numerical(step/8), which is estimated by the difference from numerical(step). If this estimate is too
 // large, compare also returns an error.
@@ -87,7 +109,8 @@ func compare(quantity string, at, got []float64, numerical func(h float64) []flo
 	for i, want := range fine {
 		size, e := max(1, math.Abs(want)), 10*math.Abs(want-coarse[i])
 		if !(e <= 1e-3*size) {
-			return fmt.Errorf("cannot check element %d of %s at %v: its numerical value %v has an error of about %.0e; choose other points, or smaller step sizes of a flow", i+1, quantity, at, want, e)
+			return fmt.Errorf("cannot check element %d of %s at %v: its numerical value %v has an error of about %.0e; "+
+				"choose other points, or smaller step sizes of a flow", i+1, quantity, at, want, e)
 		}
 		if !(math.Abs(got[i]-want) <= e+1e-6*size) {
 			return fmt.Errorf("element %d of %s at %v is %v, but its numerical value is %v ± %.0e", i+1, quantity, at, got[i], want, e)

@@ -1,10 +1,6 @@
-// Package hvaetest provides helpers for tests of targets, flows and estimators that use package hvae.
-//
-// TestTarget checks a target, and TestFlow checks a flow. Integrate computes evidence by quadrature. OnTape, Jacobian
-// and Determinant check maps of phase space, and GradientError checks the gradient of an objective. Z and ZBound check
-// random results. TwoModes, Bimodal and Quadratic are targets with known evidence. Schemes lists flows for tests.
-//
-// Read targets.go, check.go, flows.go and numeric.go in this order. The package imports hvae, ad, linalg and linalg/random.
+// Package hvaetest helps to test targets, flows and variational priors for package hvae. TestTarget, TestFlow and
+// TestPrior check them. GradientError checks the gradient of an objective. TwoModes, Bimodal and Quadratic are targets
+// with known evidence. Read targets.go, check.go, prior.go and numeric.go in this order.
 package hvaetest
 
 import (
