@@ -2,13 +2,22 @@ package paper_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 
 	"hvae/ad"
+	"hvae/gaussian/model"
 	"hvae/hvae"
+	"hvae/hvae/hvaetest"
 	"hvae/linalg"
 	"hvae/linalg/random"
+)
+
+type (
+	matrix   = linalg.Matrix[float64]
+	variable = *ad.Var[float64]
+	tape     = ad.Tape[float64]
 )
 
 // A scheme describes the tempering and step sizes of a flow.
@@ -61,16 +70,13 @@ func (s scheme) Flow(t *ad.Tape[float64], target hvae.Target[float64], dims int)
 	return f
 }
 
-// priorMean and priorSD define the variational prior N(priorMean, PriorSD²I) of drawHIS and logEstimates. It overlaps both modes.
+// priorMean and priorSD define the variational prior N(priorMean, priorSD²I) of drawHIS and logEstimates. It overlaps both modes.
 const priorMean, priorSD = 0.2, 1.1
 
 // drawHIS returns n draws of Algorithm 1 in dims dimensions.
 func drawHIS(t *ad.Tape[float64], f *hvae.Flow[float64], dims, n int, rng *rand.Rand) hvae.Sample[float64] {
 	prior := hvae.DiagonalNormal[float64]{Mean: t.Fill(dims, 1, priorMean), SD: t.Fill(dims, 1, priorSD)}
-	epsilon, gamma0 := t.Matrix(dims, n), t.Matrix(dims, n)
-	random.FillNormal(rng, epsilon)
-	random.FillNormal(rng, gamma0)
-	return hvae.HIS(f, prior, t.Const(epsilon), t.Const(gamma0))
+	return hvae.HIS(f, prior, noise(t, rng, dims, n), noise(t, rng, dims, n))
 }
 
 // logEstimates returns log p̂ for n draws of drawHIS with the flow of scheme s in dims dimensions, where n is rounded up to a
@@ -127,4 +133,185 @@ func integrate(f func(float64) float64, lo, hi float64, n int) float64 {
 		sum += f(lo + float64(i)*h)
 	}
 	return sum * h
+}
+
+func filled(rows, cols int, v float64) matrix {
+	m := linalg.New[float64](rows, cols)
+	m.Fill(v)
+	return m
+}
+
+// grid returns n+1 equidistant points from −edge to edge as a row [1×(n+1)].
+func grid(edge float64, n int) matrix {
+	m := linalg.New[float64](1, n+1)
+	for i := range m.Data {
+		m.Data[i] = edge * (2*float64(i)/float64(n) - 1)
+	}
+	return m
+}
+
+func dot(a, b []float64) (sum float64) {
+	for i := range a {
+		sum += a[i] * b[i]
+	}
+	return sum
+}
+
+type normal struct{ mean, variance float64 }
+
+func (n normal) draw(rng *rand.Rand) float64 { return n.mean + math.Sqrt(n.variance)*rng.NormFloat64() }
+func (n normal) log(x float64) float64       { return logNormal(x, n.mean, n.variance) }
+
+// logNormal returns log N(x | mean, variance).
+func logNormal(x, mean, variance float64) float64 {
+	return -(x-mean)*(x-mean)/(2*variance) - math.Log(2*math.Pi*variance)/2
+}
+
+// A targetFunc is a function of z that returns log p(x, z). It implements hvae.Target.
+type targetFunc func(z variable) variable
+
+func (f targetFunc) LogJoint(z variable) variable { return f(z) }
+
+// points returns N points x [d×N] simulated from the Gaussian model, their sufficient statistics, and the
+// parameters Δ and σ that generated them.
+func points(d, n int) (x matrix, data model.Data, t model.Theta) {
+	rng := random.Stream(11, "points", d, n)
+	x = linalg.New[float64](d, n)
+	t = model.Theta{Delta: make([]float64, d), Sigma: make([]float64, d)}
+	for j := range d {
+		z := rng.NormFloat64()
+		t.Delta[j], t.Sigma[j] = 0.3*float64(j)-0.2, 1.4+0.3*float64(j)
+		for i := range n {
+			x.Row(j)[i] = z + t.Delta[j] + t.Sigma[j]*rng.NormFloat64()
+		}
+	}
+	return x, model.Summarise(x), t
+}
+
+// gaussian returns the target of the Gaussian model for a dataset. Its parameters θ = (Δ, log σ) are leaves of t.
+func gaussian(t *tape, data model.Data, theta model.Theta) model.Target {
+	logSigma := apply(theta.Sigma, math.Log)
+	return model.NewTarget(data, t.Leaf(linalg.Column(theta.Delta...)), t.Leaf(linalg.Column(logSigma...)))
+}
+
+// A normalTarget is a target with p(x) = 1 and the posterior N(mean, diag(sd²)).
+type normalTarget struct{ mean, sd []float64 }
+
+func (p normalTarget) LogJoint(z variable) variable {
+	tp := z.Tape()
+	return hvae.DiagonalNormal[float64]{Mean: tp.Const(linalg.Column(p.mean...)), SD: tp.Const(linalg.Column(p.sd...))}.LogDensity(z)
+}
+
+// posterior returns p(z|D) of the Gaussian model. Given D, the dimensions of z are independent and normal, with
+// precision 1 + N/σ_j² and mean N/σ_j²·(x̄_j − Δ_j)/(1 + N/σ_j²).
+func posterior(data model.Data, theta model.Theta) (p normalTarget) {
+	for j := range data.Mean {
+		w := float64(data.N) / (theta.Sigma[j] * theta.Sigma[j])
+		p.mean = append(p.mean, w/(1+w)*(data.Mean[j]-theta.Delta[j]))
+		p.sd = append(p.sd, 1/math.Sqrt(1+w))
+	}
+	return p
+}
+
+// A target is a density p(x, z) with known evidence p(x) and a posterior that can be sampled exactly.
+type target struct {
+	name        string
+	bind        func(t *tape) hvae.Target[float64]
+	logEvidence float64
+	posterior   func(rng *rand.Rand, z matrix)
+}
+
+// targets returns two targets in two dimensions: hvaetest.Bimodal, which has two modes, and the Gaussian
+// model for a dataset of three points. The dataset is small so that the posterior overlaps the prior.
+func targets() []target {
+	_, data, theta := points(2, 3)
+	exact := posterior(data, theta)
+	return []target{
+		{"bimodal", func(*tape) hvae.Target[float64] { return hvaetest.Bimodal }, hvaetest.Bimodal.LogEvidence, hvaetest.Bimodal.FillPosterior},
+		{"gaussian", func(t *tape) hvae.Target[float64] { return gaussian(t, data, theta) }, data.LogEvidence(theta), func(rng *rand.Rand, z matrix) {
+			random.FillNormal(rng, z)
+			linalg.Mul(z, linalg.Column(exact.sd...), z)
+			linalg.Add(z, linalg.Column(exact.mean...), z)
+		}},
+	}
+}
+
+// ratios returns p̂(x)/p(x) for the given draws of log p̂(x).
+func ratios(logEstimates []float64, logEvidence float64) []float64 {
+	return apply(logEstimates, func(l float64) float64 { return math.Exp(l - logEvidence) })
+}
+
+// squaredDeviations returns (x_i − mean)² for each element of x.
+func squaredDeviations(x []float64, mean float64) []float64 {
+	return apply(x, func(v float64) float64 { return (v - mean) * (v - mean) })
+}
+
+// sampledGradients calls the function elbo n times. Element [i][j] of the result is the derivative of the mean ELBO of
+// call j with respect to parameter i [1×1].
+func sampledGradients(params []matrix, n int, elbo func(t *tape, params []variable) variable) [][]float64 {
+	samples := make([][]float64, len(params))
+	var tp tape
+	for range n {
+		tp.Reset()
+		var leaves []variable
+		for _, p := range params {
+			leaves = append(leaves, tp.Leaf(p))
+		}
+		for i, g := range ad.Backward(nil, ad.Mean(elbo(&tp, leaves)), leaves...) {
+			samples[i] = append(samples[i], g.Data[0])
+		}
+	}
+	return samples
+}
+
+// temperingOf returns 1/√β₀ and α_1 … α_K of a flow of K steps. Without tempering, all these numbers are 1.
+func temperingOf(t hvae.Tempering[float64], K int) (invSqrtBeta0 float64, alpha []float64) {
+	if alpha := t.Alpha(); alpha != nil {
+		return t.MomentumSD().Scalar(), alpha.Value.Data
+	}
+	return 1, slices.Repeat([]float64{1}, K)
+}
+
+// noise returns a constant [rows×cols] of independent draws from N(0, 1).
+func noise[T linalg.Float](t *ad.Tape[T], rng *rand.Rand, rows, cols int) *ad.Var[T] {
+	m := t.Matrix(rows, cols)
+	random.FillNormal(rng, m)
+	return t.Const(m)
+}
+
+// affineMap returns A and b such that a flow with quadratic potential maps noise (ε, γ₀) to (z_K, ρ_K) = A·(ε, γ₀) + b.
+func affineMap(f *hvae.Flow[float64], q0 hvae.DiagonalNormal[float64]) (A matrix, b []float64) {
+	tp, dims := q0.SD.Tape(), q0.SD.Rows()
+	noise := linalg.New[float64](2*dims, 2*dims+1) // columns: the zero vector, then the unit vectors
+	for i := range 2 * dims {
+		noise.Row(i)[i+1] = 1
+	}
+	end := hvae.HIS(f, q0, tp.Const(noise.RowRange(0, dims)), tp.Const(noise.RowRange(dims, 2*dims))).End
+	out := ad.Stack(end.Z, end.Rho).Value
+	A = linalg.New[float64](2*dims, 2*dims)
+	for i := range 2 * dims {
+		b = append(b, out.At(i, 0))
+		for j := range 2 * dims {
+			A.Row(i)[j] = out.At(i, j+1) - b[i]
+		}
+	}
+	return A, b
+}
+
+// affineGap returns the gap log p(x) − E[log p̂(x)] of a flow with a quadratic potential and the posterior p. The gap
+// is the divergence of N(b, AAᵀ), the density of (z_K, ρ_K), from p(z|x) N(ρ | 0, I).
+func affineGap(f *hvae.Flow[float64], q0 hvae.DiagonalNormal[float64], p normalTarget) (gap float64) {
+	A, b := affineMap(f, q0)
+	for i := range b {
+		sd, mean := 1.0, 0.0
+		if i < len(p.sd) {
+			sd, mean = p.sd[i], p.mean[i]
+		}
+		square := (b[i] - mean) * (b[i] - mean)
+		for _, a := range A.Row(i) {
+			square += a * a
+		}
+		gap += (square/(sd*sd) - 1 + 2*math.Log(sd)) / 2
+	}
+	return gap - math.Log(math.Abs(hvaetest.Determinant(A)))
 }

@@ -3,8 +3,8 @@
 //	Caterini, Doucet, Sejdinovic: Hamiltonian Variational Auto-Encoder, NeurIPS 2018.
 //
 // Each section of this file begins with the list of its statements. A statement consists of the number and label of an
-// equation, a claim, and the function that checks the claim. The functions follow in the order of the list. Functions
-// that several sections use are at the end of the file.
+// equation, a claim, and the function that checks the claim. The functions follow in the order of the list. Targets,
+// flows and numerical functions are in paper_helpers_test.go.
 //
 //	go test -v -run Paper .          prints the statements with the measured numbers
 //	go test -v -run 'Paper/2.3' .    prints section 2.3 (section 3: 'Paper/^3')
@@ -53,7 +53,7 @@ type section struct {
 type statement struct {
 	equation string // number and label of the equation; empty for a claim in the text
 	claim    string
-	check    func(t *report)
+	check    func(check *report)
 	printed  string // the claim as printed in the paper, if it does not hold
 }
 
@@ -64,7 +64,7 @@ func TestPaper(t *testing.T) {
 		t.Run(section.number, func(t *testing.T) {
 			fmt.Fprintf(t.Output(), "\n%s %s\n\n", section.number, section.title)
 			for _, s := range section.statements {
-				r := &report{T: t, statement: s}
+				r := &report{t: t, statement: s}
 				s.check(r)
 				fmt.Fprint(t.Output(), r)
 				printed += r.String()
@@ -119,11 +119,11 @@ var section21 = section{"2.1", "Unbiased likelihood and evidence lower bound est
 //	∫ p̂(x) q(u|x) du = p(x).
 //
 // The check draws p̂(x) 40,000 times for each flow of schemes and each of two targets with known p(x).
-func estimateIsUnbiased(t *report) {
+func estimateIsUnbiased(check *report) {
 	for _, target := range targets() {
 		for _, s := range schemes() {
 			logEstimates := logEstimates(s, target.bind, 2, 40000, 1)
-			t.mean(ratios(logEstimates, target.logEvidence), 1, 0.03, "%s, %v: E[p̂(x)]/p(x)", target.name, s)
+			check.mean(ratios(logEstimates, target.logEvidence), 1, 0.03, "%s, %v: E[p̂(x)]/p(x)", target.name, s)
 		}
 	}
 }
@@ -133,11 +133,11 @@ func estimateIsUnbiased(t *report) {
 //	L_ELBO(θ, φ; x) = ∫ log p̂(x) q(u|x) du ≤ log p(x) = L(θ; x).
 //
 // The check draws log p̂(x) 20,000 times for each target and flow. The inequality is strict, because p̂(x) varies.
-func elboIsLowerBound(t *report) {
+func elboIsLowerBound(check *report) {
 	for _, target := range targets() {
 		for _, s := range schemes() {
 			logEstimates := logEstimates(s, target.bind, 2, 20000, 2)
-			t.below(logEstimates, target.logEvidence, "%s, %v: E[log p̂(x)]", target.name, s)
+			check.below(logEstimates, target.logEvidence, "%s, %v: E[log p̂(x)]", target.name, s)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func elboIsLowerBound(t *report) {
 // standardFramework checks that the "standard variational framework corresponds to U = Z and p̂(x) = p(x, z)/q(z|x)".
 // (U is the space of the random variables u, and Z is the space of z.) For K = 0 leapfrog steps, Algorithm 1 must give
 // this estimate. Each step changes log p̂ by O(ε), so Algorithm 1 must also give it in the limit ε → 0.
-func standardFramework(t *report) {
+func standardFramework(check *report) {
 	const dims, epsilon = 2, 1e-6
 	for _, s := range schemes() {
 		var tp tape
@@ -155,7 +155,7 @@ func standardFramework(t *report) {
 		z0 := sample.Start.Z
 		prior := hvae.DiagonalNormal[float64]{Mean: tp.Fill(dims, 1, priorMean), SD: tp.Fill(dims, 1, priorSD)}
 		want := ad.Sub(f.Target.LogJoint(z0), prior.LogDensity(z0)).Value.Data
-		t.vectors(sample.LogEstimate().Value.Data, want, 5*epsilon*float64(s.K)+1e-14, "%v, ε = %v: log p̂(x)", s, epsilon)
+		check.vectors(sample.LogEstimate().Value.Data, want, 5*epsilon*float64(s.K)+1e-14, "%v, ε = %v: log p̂(x)", s, epsilon)
 	}
 }
 
@@ -167,7 +167,7 @@ func standardFramework(t *report) {
 // 64,000 draws of p̂(x) from Algorithm 1 with K = 2 and fixed tempering. The same draws are used for every L, so the
 // differences between the bounds have small standard errors. The bound for L = 64 agrees with log p(x) up to noise.
 // hvae.ImportanceEstimate must return the logarithm of the mean weight and the standard error of this logarithm.
-func importanceWeighting(t *report) {
+func importanceWeighting(check *report) {
 	bimodal := targets()[0]
 	logs := logEstimates(scheme{Tempering: "fixed", K: 2}, bimodal.bind, 2, 64000, 7)
 	meanOf := func(n, L int) (means []float64) { // for each block of n weights, the mean of n/L estimates of log p(x)
@@ -188,27 +188,27 @@ func importanceWeighting(t *report) {
 		if L == 1 {
 			single = variance
 		}
-		t.mean(squares, single/float64(L), 0.15*variance, "L = %d: Var(p̂(x)/p(x))", L)
+		check.mean(squares, single/float64(L), 0.15*variance, "L = %d: Var(p̂(x)/p(x))", L)
 		bound := meanOf(64, L)
 		mean, se := linalg.MeanSE(bound)
-		t.estimate(mean, se, "≤", bimodal.logEvidence, "L = %d: E[log p̂(x)]", L)
+		check.estimate(mean, se, "≤", bimodal.logEvidence, "L = %d: E[log p̂(x)]", L)
 		if last != nil {
-			t.above(differences(bound, last), 0, "to L = %d: increase of E[log p̂(x)]", L)
+			check.above(differences(bound, last), 0, "to L = %d: increase of E[log p̂(x)]", L)
 		}
 		last = bound
 	}
 	mean, se := linalg.MeanSE(apply(logs, math.Exp))
 	e := hvae.ImportanceEstimate(apply(logs, func(l float64) float64 { return l + 1000 })) // e¹⁰⁰⁰ overflows
-	t.estimate(e.Log-1000, e.StandardError, "=", bimodal.logEvidence, "log p̂(x) from all draws")
-	t.near(e.Log-1000, math.Log(mean), 1e-12, "log of the mean weight")
-	t.near(e.StandardError, se/mean, 1e-9, "its standard error")
+	check.estimate(e.Log-1000, e.StandardError, "=", bimodal.logEvidence, "log p̂(x) from all draws")
+	check.near(e.Log-1000, math.Log(mean), 1e-12, "log of the mean weight")
+	check.near(e.StandardError, se/mean, 1e-9, "its standard error")
 }
 
 // gradientVariance checks that "a low-variance estimator of p(x)" (here, the estimator of IWAE) "typically translates
 // into a low-variance estimator of" the gradient of the ELBO. The target is the Gaussian model with 20 points in one
 // dimension, and z₀ ~ N(0.4, 0.5²). From each of L = 1, 4, 16 and 64 to the next, the variance of the derivatives of
 // log p̂ with respect to Δ and log σ must decrease by at least 25 %. The variance is estimated from 4000 gradients.
-func gradientVariance(t *report) {
+func gradientVariance(check *report) {
 	const draws = 4000
 	_, data, theta := points(1, 20)
 	params := []matrix{linalg.Column(theta.Delta...), linalg.Column(math.Log(theta.Sigma[0]))}
@@ -224,7 +224,7 @@ func gradientVariance(t *report) {
 			_, se := linalg.MeanSE(samples[i])
 			variance := draws * se * se
 			if L > 1 {
-				t.less(variance, 0.75*last[i], "from L = %d to %d: Var(∂ log p̂/∂ %s) < 75 %% of the last", L/4, L, name)
+				check.less(variance, 0.75*last[i], "from L = %d to %d: Var(∂ log p̂/∂ %s) < 75 %% of the last", L/4, L, name)
 			}
 			last[i] = variance
 		}
@@ -235,7 +235,7 @@ func gradientVariance(t *report) {
 // of the gradient, "given by ∇ log p̂(x) if the reparameterization trick is used". The target is the Gaussian model
 // with 8 points in one dimension, and q⁰ = N(μ, s²). The check computes 3000 gradients, each from 10 draws. The expected
 // gradient is the numerical derivative of the ELBO in closed form, log p(D) − affineGap.
-func gradientIsUnbiased(t *report) {
+func gradientIsUnbiased(check *report) {
 	_, data, theta := points(1, 8)
 	start := []float64{theta.Delta[0], math.Log(theta.Sigma[0]), 0.1, -0.3, 0.8, math.Log(0.6)}
 	names := []string{"Δ", "log σ", "μ", "log s", "the logit of ε", "log(1/√β₀ − 1)"}
@@ -267,7 +267,7 @@ func gradientIsUnbiased(t *report) {
 			return hvae.HIS(f, q0, noise(t, rng, 1, 10), noise(t, rng, 1, 10)).LogEstimate()
 		})
 		for i, want := range hvaetest.Gradient(elbo, start)[:len(params)] {
-			t.mean(samples[i], want, 0.04, "K = %d: E[∂ log p̂/∂ %s]", K, names[i])
+			check.mean(samples[i], want, 0.04, "K = %d: E[∂ log p̂/∂ %s]", K, names[i])
 		}
 	}
 }
@@ -351,7 +351,7 @@ func (c normalChain) draw(rng *rand.Rand, backward bool) (zK, logRatio float64) 
 //
 // The reverse chain starts at z_K ~ p(z|x) and draws z_k from r^k(z_k|z_{k+1}). On this chain, 1/p̂(x) must be an
 // unbiased estimate of 1/p(x), and the mean of log p̂(x) must be above log p(x).
-func reverseKernels(t *report) {
+func reverseKernels(check *report) {
 	const draws = 50000
 	var best []float64
 	for _, kind := range []string{"optimal", "AIS", "perturbed"} {
@@ -363,18 +363,18 @@ func reverseKernels(t *report) {
 			direct[i] = c.posterior.log(zK) - c.qK.log(zK)
 			_, upper[i] = c.draw(reverse, true)
 		}
-		t.mean(ratios(logs, 0), 1, 0.01, "%s reverse kernels: E[p̂(x)]/p(x)", kind)
-		t.below(logs, 0, "%s reverse kernels: E[log p̂(x)/p(x)]", kind)
+		check.mean(ratios(logs, 0), 1, 0.01, "%s reverse kernels: E[p̂(x)]/p(x)", kind)
+		check.below(logs, 0, "%s reverse kernels: E[log p̂(x)/p(x)]", kind)
 		if kind == "optimal" {
-			t.vectors(logs, direct, 1e-13, "optimal reverse kernels: log p(x, z_K)/q^K(z_K)")
+			check.vectors(logs, direct, 1e-13, "optimal reverse kernels: log p(x, z_K)/q^K(z_K)")
 			best = logs
 		} else {
 			more := differences(squaredDeviations(ratios(logs, 0), 1), squaredDeviations(ratios(best, 0), 1))
-			t.above(more, 0, "%s: Var(p̂(x)/p(x)) − Var for r^opt", kind)
-			t.below(differences(logs, best), 0, "%s: E[log p̂(x)] − E for r^opt", kind)
+			check.above(more, 0, "%s: Var(p̂(x)/p(x)) − Var for r^opt", kind)
+			check.below(differences(logs, best), 0, "%s: E[log p̂(x)] − E for r^opt", kind)
 		}
-		t.mean(apply(upper, func(l float64) float64 { return math.Exp(-l) }), 1, 0.01, "%s reverse kernels: p(x)·E[1/p̂(x)], reverse chain", kind)
-		t.above(upper, 0, "%s reverse kernels: E[log p̂(x)/p(x)], reverse chain", kind)
+		check.mean(apply(upper, func(l float64) float64 { return math.Exp(-l) }), 1, 0.01, "%s reverse kernels: p(x)·E[1/p̂(x)], reverse chain", kind)
+		check.above(upper, 0, "%s reverse kernels: E[log p̂(x)/p(x)], reverse chain", kind)
 	}
 }
 
@@ -385,10 +385,10 @@ func reverseKernels(t *report) {
 // invariant and is reversible. The paper says: "If K is μ-reversible then K_rev = K". The target is hvaetest.Quadratic,
 // so p^k is normal. The check draws z ~ p^k, and the kernel moves z to z′. Then E[f(z′)] = E[f(z)] and E[f(z)g(z′)] =
 // E[f(z′)g(z)] must hold for several functions f and g. The moves must be so large that mistakes change the means.
-func aisKernels(t *report) {
+func aisKernels(check *report) {
 	const K, draws, omega = 4, 20000, 1.4
 	quadratic := target{bind: func(*tape) hvae.Target[float64] { return hvaetest.Quadratic{Omega: omega} }}
-	a, streams := annealing(t, quadratic, K, draws, 52)
+	a, streams := annealing(check, quadratic, K, draws, 52)
 	names := []string{"z_1", "z_1²", "z_1·z_2", "cos 3z_1"}
 	functions := []func(x, y float64) float64{
 		func(x, y float64) float64 { return x }, func(x, y float64) float64 { return x * x },
@@ -403,9 +403,9 @@ func aisKernels(t *report) {
 		linalg.AddConst(z, z, (1-beta)*priorMean/(priorSD*priorSD)/precision)
 		end := a.At(z)
 		rate := a.Move(end, k, streams)
-		t.greater(rate, 0.2, "k = %d: acceptance rate", k)
-		t.greater(1-rate, 0.1, "k = %d: rejection rate", k)
-		t.greater(hvaetest.Distance(end.Z.Data, z.Data)*math.Sqrt(precision/draws), 0.5, "k = %d: ‖z′ − z‖ in standard deviations", k)
+		check.greater(rate, 0.2, "k = %d: acceptance rate", k)
+		check.greater(1-rate, 0.1, "k = %d: rejection rate", k)
+		check.greater(hvaetest.Distance(end.Z.Data, z.Data)*math.Sqrt(precision/draws), 0.5, "k = %d: ‖z′ − z‖ in standard deviations", k)
 		for i, f := range functions {
 			g, invariant, reversible := functions[(i+1)%len(functions)], make([]float64, draws), make([]float64, draws)
 			for j := range draws {
@@ -413,8 +413,8 @@ func aisKernels(t *report) {
 				invariant[j] = f(x2, y2) - f(x, y)
 				reversible[j] = f(x, y)*g(x2, y2) - f(x2, y2)*g(x, y)
 			}
-			t.mean(invariant, 0, 0.02, "k = %d, f = %s: E[f(z′)] − E[f(z)]", k, names[i])
-			t.mean(reversible, 0, 0.02, "k = %d, f = %s, g = %s: E[f(z)g(z′)] − E[f(z′)g(z)]", k, names[i], names[(i+1)%len(names)])
+			check.mean(invariant, 0, 0.02, "k = %d, f = %s: E[f(z′)] − E[f(z)]", k, names[i])
+			check.mean(reversible, 0, 0.02, "k = %d, f = %s, g = %s: E[f(z)g(z′)] − E[f(z′)g(z)]", k, names[i], names[(i+1)%len(names)])
 		}
 	}
 }
@@ -422,34 +422,34 @@ func aisKernels(t *report) {
 // aisBounds checks that AIS "is a special case of (3)". On the forward chain, E[p̂(x)] = p(x) and E[log p̂(x)] < log
 // p(x) must hold. On the reverse chain from the posterior, E[1/p̂(x)] = 1/p(x) and E[log p̂(x)] > log p(x) must hold.
 // The gap between the two bounds on log p(x) must decrease with K. The check uses two targets with known p(x).
-func aisBounds(t *report) {
+func aisBounds(check *report) {
 	const draws = 1500
 	for _, target := range targets() {
 		last, lastSE := inf, 0.0
 		for _, K := range []int{1, 4, 16, 64} {
-			a, streams := annealing(t, target, K, draws, 56)
-			_, forward, err := a.Forward(t.Context(), streams)
-			t.must(err)
+			a, streams := annealing(check, target, K, draws, 56)
+			_, forward, err := a.Forward(check.t.Context(), streams)
+			check.must(err)
 			z := linalg.New[float64](2, draws)
 			target.posterior(random.Stream(57, "posterior"), z)
-			_, backward, err := a.Reverse(t.Context(), z, streams)
-			t.must(err)
-			t.below(forward, target.logEvidence, "%s, K = %d: E[log p̂(x)]", target.name, K)
-			t.above(backward, target.logEvidence, "%s, K = %d: E[log p̂(x)], reverse chain", target.name, K)
+			_, backward, err := a.Reverse(check.t.Context(), z, streams)
+			check.must(err)
+			check.below(forward, target.logEvidence, "%s, K = %d: E[log p̂(x)]", target.name, K)
+			check.above(backward, target.logEvidence, "%s, K = %d: E[log p̂(x)], reverse chain", target.name, K)
 			if K >= 16 { // for a small K, the variance of p̂(x) is too large
-				t.mean(ratios(forward, target.logEvidence), 1, 0.05, "%s, K = %d: E[p̂(x)]/p(x)", target.name, K)
+				check.mean(ratios(forward, target.logEvidence), 1, 0.05, "%s, K = %d: E[p̂(x)]/p(x)", target.name, K)
 				inverse := apply(backward, func(l float64) float64 { return math.Exp(target.logEvidence - l) })
-				t.mean(inverse, 1, 0.05, "%s, K = %d: p(x)·E[1/p̂(x)], reverse chain", target.name, K)
+				check.mean(inverse, 1, 0.05, "%s, K = %d: p(x)·E[1/p̂(x)], reverse chain", target.name, K)
 			}
 			lower, lowerSE := linalg.MeanSE(forward)
 			upper, upperSE := linalg.MeanSE(backward)
 			gap, se := upper-lower, math.Hypot(lowerSE, upperSE)
 			if K > 1 {
-				t.estimate(gap-last, math.Hypot(se, lastSE), "<", 0, "%s, K = %d and %d: change of the gap", target.name, K/4, K)
+				check.estimate(gap-last, math.Hypot(se, lastSE), "<", 0, "%s, K = %d and %d: change of the gap", target.name, K/4, K)
 			}
 			last, lastSE = gap, se
 		}
-		t.less(last, 0.35, "%s, K = 64: gap between the bounds", target.name)
+		check.less(last, 0.35, "%s, K = 64: gap between the bounds", target.name)
 	}
 }
 
@@ -458,7 +458,7 @@ func aisBounds(t *report) {
 // z₀ + 1.5ξ with ξ ~ N(0, 1), and accepts or rejects the proposal. For fixed noise, ∂ log p̂/∂θ does not contain the
 // derivative of the acceptance probability, so the estimate is biased. If every proposal is accepted, the estimate is
 // unbiased. The exact gradient is the derivative of E[log p̂], computed by quadrature over z₀ and ξ.
-func metropolisGradient(t *report) {
+func metropolisGradient(check *report) {
 	const start, draws, n, edge = 1.2, 20000, 200, 7.0
 	logEstimates := func(theta, z0, xi float64) (accepted, rejected, rate float64) {
 		joint := func(z float64) float64 { return logNormal(z, theta, 0.25) }
@@ -497,17 +497,17 @@ func metropolisGradient(t *report) {
 			estimates, gradients = append(estimates, math.Exp(at(0))), append(gradients, slope(at, 1e-2))
 		}
 		if metropolis {
-			t.mean(estimates, 1, 0.02, "E[p̂(x)]/p(x)")
-			t.below(gradients, want, "Metropolis steps: E[∂ log p̂(x)/∂θ] < ∂L_ELBO/∂θ")
+			check.mean(estimates, 1, 0.02, "E[p̂(x)]/p(x)")
+			check.below(gradients, want, "Metropolis steps: E[∂ log p̂(x)/∂θ] < ∂L_ELBO/∂θ")
 		} else {
-			t.mean(gradients, want, 0.05, "all proposals accepted: E[∂ log p̂(x)/∂θ] = ∂L_ELBO/∂θ")
+			check.mean(gradients, want, 0.05, "all proposals accepted: E[∂ log p̂(x)/∂θ] = ∂L_ELBO/∂θ")
 		}
 	}
 }
 
 // annealing returns a sampler for annealed importance sampling (AIS) with K steps, and a random stream for each chain.
 // q⁰ is the variational prior of drawHIS. The step sizes are tuned with separate streams.
-func annealing(t *report, target target, K, chains int, seed uint64) (a *hvae.AIS[float64], streams []*rand.Rand) {
+func annealing(check *report, target target, K, chains int, seed uint64) (a *hvae.AIS[float64], streams []*rand.Rand) {
 	a = &hvae.AIS[float64]{
 		Target: target.bind,
 		Mean:   linalg.Column(priorMean, priorMean), SD: linalg.Column(priorSD, priorSD),
@@ -520,8 +520,8 @@ func annealing(t *report, target target, K, chains int, seed uint64) (a *hvae.AI
 		return streams
 	}
 	var err error
-	a.StepSizes, err = a.Tune(t.Context(), of("tuning", 100), 10)
-	t.must(err)
+	a.StepSizes, err = a.Tune(check.t.Context(), of("tuning", 100), 10)
+	check.must(err)
 	return a, of("chain", chains)
 }
 
@@ -546,7 +546,7 @@ var section23 = section{"2.3", "Using Hamiltonian dynamics", []statement{
 //
 // where H = Φ^K ∘ … ∘ Φ¹ is a flow of schemes and q⁰ = N(0, 1)·N(0, β₀⁻¹). In one dimension, the integral of
 // q^K, computed as a sum over a grid of points (z_K, ρ_K), must be 1.
-func flowDensity(t *report) {
+func flowDensity(check *report) {
 	const n, edge = 200, 10.0
 	const h = 2 * edge / n
 	z := grid(edge, n)
@@ -564,7 +564,7 @@ func flowDensity(t *report) {
 				total += math.Exp(l-logVolume) * h * h
 			}
 		}
-		t.near(total, 1, 1e-3, "%v: ∫ q^K(z_K, ρ_K)", s)
+		check.near(total, 1, 1e-3, "%v: ∫ q^K(z_K, ρ_K)", s)
 	}
 }
 
@@ -576,7 +576,7 @@ func flowDensity(t *report) {
 // The paper: this "is nothing but a special case of (3)". If q^k is the map Φ^k and r^{k−1} its inverse, the quotient
 // r^{k−1}/q^k in equation 3 is |det ∇Φ^k|. For each flow of schemes in five dimensions, 20 draws of p̂ must
 // equal the last expression for p̂(x) above, computed from scalar log densities and log |det ∇Φ^k| = ℓ log α_k.
-func flowEstimate(t *report) {
+func flowEstimate(check *report) {
 	const dims, n = 5, 20
 	for _, s := range schemes() {
 		var tp tape
@@ -593,7 +593,7 @@ func flowEstimate(t *report) {
 				want[i] += dims * math.Log(a)
 			}
 		}
-		t.vectors(sample.LogEstimate().Value.Data, want, 1e-12, "%v: log p̂(x)", s)
+		check.vectors(sample.LogEstimate().Value.Data, want, 1e-12, "%v: log p̂(x)", s)
 	}
 }
 
@@ -606,7 +606,7 @@ func flowEstimate(t *report) {
 // Therefore such a flow "yields a high-variance estimator of the normalizing constants even if r^{k,opt} is used". For
 // the posterior N(0, I/16) in two dimensions, which is much narrower than q⁰, p̂(x) without tempering must have the
 // variance of the standard estimate. Tempering must divide this variance by at least 1.5.
-func homogeneousFlow(t *report) {
+func homogeneousFlow(check *report) {
 	draws := func(target hvae.Target[float64], K int, epsilon, invSqrtBeta0 float64, n int) []float64 { // draws of log p̂(x), always from the same noise
 		var tp tape
 		f := &hvae.Flow[float64]{Target: target, K: K, StepSize: tp.Fill(1, 2, epsilon), Tempering: hvae.FixedTempering(K, tp.Scalar(invSqrtBeta0))}
@@ -617,7 +617,7 @@ func homogeneousFlow(t *report) {
 	for _, K := range []int{20, 40, 80, 160} {
 		d := hvaetest.Distance(draws(hvaetest.Bimodal, K, 2/float64(K), 1, 400), standard)
 		if K > 20 {
-			t.near(last/d, 4, 0.05, "K = %d and %d, ε = 2/K: ratio of the changes of log p̂(x)", K/2, K)
+			check.near(last/d, 4, 0.05, "K = %d and %d, ε = 2/K: ratio of the changes of log p̂(x)", K/2, K)
 		}
 		last = d
 	}
@@ -630,10 +630,10 @@ func homogeneousFlow(t *report) {
 	plain, plainSE := variance(1, 0, 1)
 	for _, K := range []int{10, 40} {
 		v, se := variance(K, 0.05, 1)
-		t.estimate(v, math.Hypot(se, plainSE), "=", plain, "K = %d, no tempering: Var(p̂(x)/p(x)) = standard Var", K)
+		check.estimate(v, math.Hypot(se, plainSE), "=", plain, "K = %d, no tempering: Var(p̂(x)/p(x)) = standard Var", K)
 	}
 	v, se := variance(40, 0.05, 4)
-	t.estimate(v, se, "<", plain/1.5, "K = 40, tempering: Var(p̂(x)/p(x)) < standard Var/1.5")
+	check.estimate(v, se, "<", plain/1.5, "K = 40, tempering: Var(p̂(x)/p(x)) < standard Var/1.5")
 }
 
 // leapfrogIsHamiltonian checks that a leapfrog step Λ "discretizes the Hamiltonian dynamics".
@@ -642,11 +642,11 @@ func homogeneousFlow(t *report) {
 //     proportional to the standard symplectic form. If they differ, Ω is the form of a system with masses (see
 //     massMatrix).
 //   - Second order: at time 0.8, the error of the energy U(z) + ½ρᵀρ is O(ε²).
-func leapfrogIsHamiltonian(t *report) {
+func leapfrogIsHamiltonian(check *report) {
 	target := hvaetest.Bimodal
 	step := leapfrog(target, stepSizes)
 	flip := func(s []float64) []float64 { return []float64{s[0], s[1], s[2], -s[3], -s[4], -s[5]} }
-	t.vectors(flip(step(flip(step(phasePoint)))), phasePoint, 1e-14, "(z, ρ) after step, flip, step, flip")
+	check.vectors(flip(step(flip(step(phasePoint)))), phasePoint, 1e-14, "(z, ρ) after step, flip, step, flip")
 
 	for _, epsilon := range [][]float64{{0.3, 0.3, 0.3}, stepSizes} {
 		J := hvaetest.Jacobian(leapfrog(target, epsilon), phasePoint)
@@ -657,7 +657,7 @@ func leapfrogIsHamiltonian(t *report) {
 		oj, joj := linalg.New[float64](6, 6), linalg.New[float64](6, 6)
 		linalg.MatMul(oj, omega, J)
 		linalg.MatMulTA(joj, J, oj)
-		t.near(hvaetest.Distance(joj.Data, omega.Data), 0, 1e-8, "ε = %v: ‖JᵀΩJ − Ω‖", epsilon)
+		check.near(hvaetest.Distance(joj.Data, omega.Data), 0, 1e-8, "ε = %v: ‖JᵀΩJ − Ω‖", epsilon)
 	}
 
 	energy := func(s []float64) float64 {
@@ -673,7 +673,7 @@ func leapfrogIsHamiltonian(t *report) {
 		}
 		d := energy(s) - energy(phasePoint)
 		if steps > 8 {
-			t.near(math.Log2(last/d), 2, 0.05, "energy error %.2g with %d steps: order of the energy error", d, steps)
+			check.near(math.Log2(last/d), 2, 0.05, "energy error %.2g with %d steps: order of the energy error", d, steps)
 		}
 		last = d
 	}
@@ -684,19 +684,19 @@ func leapfrogIsHamiltonian(t *report) {
 // (1/√β₀ = 3) must increase the fraction of draws for which z₀ and z_K are in different modes. With tempering, Var(log
 // p̂) must decrease as K increases. For K = 64, it must be below a fifth of the value without tempering, which must not
 // depend on K.
-func temperingExplores(t *report) {
+func temperingExplores(check *report) {
 	const draws = 10000
 	run := func(K int, invSqrtBeta0 float64) (variance, se float64, changed []float64) {
 		f := model.TwoModesFlow{K: K, StepSize: 0.1, PriorSD: 1.5, InvSqrtBeta0: invSqrtBeta0, Tempering: "fixed"}
-		all, err := f.Draw(t.Context(), draws, random.Stream(41, "two modes", K), false)
-		t.must(err)
+		all, err := f.Draw(check.t.Context(), draws, random.Stream(41, "two modes", K), false)
+		check.must(err)
 		var l []float64
 		for _, d := range all {
 			l = append(l, d.LogEstimate)
 			changed = append(changed, map[bool]float64{true: 1}[d.ChangesMode()])
 		}
 		elbo, _ := linalg.MeanSE(l)
-		t.less(elbo, 0, "K = %d, 1/√β₀ = %v: ELBO < log p(x)", K, invSqrtBeta0)
+		check.less(elbo, 0, "K = %d, 1/√β₀ = %v: ELBO < log p(x)", K, invSqrtBeta0)
 		variance, se = linalg.MeanSE(squaredDeviations(l, elbo))
 		return variance, se, changed
 	}
@@ -705,17 +705,17 @@ func temperingExplores(t *report) {
 		hot, hotSE, changed := run(K, 3)
 		cold, coldSE, changedCold := run(K, 1)
 		mean, se := linalg.MeanSE(changedCold)
-		t.estimate(mean, se, "≤", 0.04, "K = %d: mode changes, no tempering", K)
-		t.above(changed, mean+zBound*se, "K = %d: mode changes, tempering > none", K)
+		check.estimate(mean, se, "≤", 0.04, "K = %d: mode changes, no tempering", K)
+		check.above(changed, mean+zBound*se, "K = %d: mode changes, tempering > none", K)
 		if K == 4 {
 			first, firstSE = cold, coldSE
 		} else {
-			t.estimate(hot, math.Hypot(hotSE, lastSE), "<", last, "K = %d and %d: Var(log p̂(x)), tempering < last K", K, K/2)
-			t.estimate(cold, math.Hypot(coldSE, firstSE), "=", first, "K = %d: Var(log p̂(x)), none = for K = 4", K)
+			check.estimate(hot, math.Hypot(hotSE, lastSE), "<", last, "K = %d and %d: Var(log p̂(x)), tempering < last K", K, K/2)
+			check.estimate(cold, math.Hypot(coldSE, firstSE), "=", first, "K = %d: Var(log p̂(x)), none = for K = 4", K)
 		}
 		last, lastSE = hot, hotSE
 	}
-	t.less(last, first/5, "K = 64: Var(log p̂(x)), tempering < none/5")
+	check.less(last, first/5, "K = 64: Var(log p̂(x)), tempering < none/5")
 }
 
 // leapfrogStep checks equations 7 to 9,
@@ -724,20 +724,20 @@ func temperingExplores(t *report) {
 //
 // The check uses numerical derivatives of U. The step "has unit Jacobian since each equation describes a shear
 // transformation". Therefore the Jacobian J of each equation must satisfy (J − I)² = 0.
-func leapfrogStep(t *report) {
+func leapfrogStep(check *report) {
 	target := hvaetest.Bimodal
 	lf1, lf2, lf3 := leapfrogByHand(target, stepSizes)
 	step := leapfrog(target, stepSizes)
-	t.vectors(step(phasePoint), lf3(lf2(lf1(phasePoint))), 1e-11, "(z, ρ) after one step")
+	check.vectors(step(phasePoint), lf3(lf2(lf1(phasePoint))), 1e-11, "(z, ρ) after one step")
 	for i, lf := range []func([]float64) []float64{lf1, lf2, lf3} {
 		N, square := hvaetest.Jacobian(lf, phasePoint), linalg.New[float64](6, 6)
 		for j := range 6 {
 			N.Row(j)[j]--
 		}
 		linalg.MatMul(square, N, N)
-		t.near(hvaetest.Norm(square.Data), 0, 1e-6, "equation lf%d: ‖(J − I)²‖", i+1)
+		check.near(hvaetest.Norm(square.Data), 0, 1e-6, "equation lf%d: ‖(J − I)²‖", i+1)
 	}
-	t.near(hvaetest.Determinant(hvaetest.Jacobian(step, phasePoint)), 1, 1e-9, "det of a leapfrog step")
+	check.near(hvaetest.Determinant(hvaetest.Jacobian(step, phasePoint)), 1, 1e-9, "det of a leapfrog step")
 }
 
 // inverseTemperatures checks α_k = √(β_{k−1}/β_k) and 0 < β₀ < β₁ < … < β_K = 1 for fixed and free tempering. The paper
@@ -747,7 +747,7 @@ func leapfrogStep(t *report) {
 //
 // (In the authors' MNIST code, 1/β_k is quadratic in k instead.) In free tempering, β₀ = Π_k α_k². So free tempering
 // with the α_k of fixed tempering must have the same β₀.
-func inverseTemperatures(t *report) {
+func inverseTemperatures(check *report) {
 	for _, K := range []int{1, 2, 3, 10, 30} {
 		for _, s := range []float64{1.001, 1.5, 5, 40} {
 			var tp tape
@@ -758,18 +758,18 @@ func inverseTemperatures(t *report) {
 				for k, a := range alpha {
 					beta = append(beta, beta[k]/(a*a))
 				}
-				t.near(beta[K], 1, 1e-12, "%s, K = %d: β_K", name, K)
+				check.near(beta[K], 1, 1e-12, "%s, K = %d: β_K", name, K)
 				for k := 1; k <= K; k++ {
-					t.less(beta[k-1], beta[k], "%s, K = %d, k = %d: β_(k−1) < β_k", name, K, k)
+					check.less(beta[k-1], beta[k], "%s, K = %d, k = %d: β_(k−1) < β_k", name, K, k)
 					if name == "fixed" {
-						t.near(1/math.Sqrt(beta[k]), (1-s)*float64(k*k)/float64(K*K)+s, 1e-12, "1/√β₀ = %v, K = %d, k = %d: 1/√β_k", s, K, k)
+						check.near(1/math.Sqrt(beta[k]), (1-s)*float64(k*k)/float64(K*K)+s, 1e-12, "1/√β₀ = %v, K = %d, k = %d: 1/√β_k", s, K, k)
 					}
 				}
 			}
 			invSqrtBeta0, alpha := temperingOf(fixed, K)
 			free, _ := temperingOf(hvae.FreeTempering(tp.Const(linalg.Column(alpha...))), K)
-			t.near(invSqrtBeta0, s, 1e-15, "fixed, K = %d: 1/√β₀", K)
-			t.near(free, s, 1e-13, "the same α_k, free, K = %d: 1/√β₀ = Πα_k⁻¹", K)
+			check.near(invSqrtBeta0, s, 1e-15, "fixed, K = %d: 1/√β₀", K)
+			check.near(free, s, 1e-13, "the same α_k, free, K = %d: 1/√β₀ = Πα_k⁻¹", K)
 		}
 	}
 }
@@ -781,7 +781,7 @@ func inverseTemperatures(t *report) {
 //
 // The Φ^k "define diffeomorphisms", so H = Φ^K ∘ … ∘ Φ¹ has an inverse. The check computes the expected (z_K, ρ_K) with
 // numerical derivatives of U, and det ∇H from a numerical Jacobian.
-func leapfrogThenCooling(t *report) {
+func leapfrogThenCooling(check *report) {
 	for _, s := range schemes() {
 		for dims := 1; dims <= 3; dims++ {
 			var tp tape
@@ -803,18 +803,18 @@ func leapfrogThenCooling(t *report) {
 			inverse := onTape(dims, func(t *tape, p hvae.Phase[float64]) hvae.Phase[float64] {
 				return hvaetest.Inverse(s.Flow(t, hvaetest.Bimodal, dims), p)
 			})
-			t.vectors(forward(start), want, 1e-9, "%v, ℓ = %d: (z_K, ρ_K)", s, dims)
-			t.vectors(inverse(forward(start)), start, 1e-13, "%v, ℓ = %d: H⁻¹(H(z, ρ)) = (z, ρ)", s, dims)
-			t.vectors(forward(inverse(start)), start, 1e-13, "%v, ℓ = %d: H(H⁻¹(z, ρ)) = (z, ρ)", s, dims)
-			t.near(hvaetest.Determinant(hvaetest.Jacobian(forward, start)), product, 1e-7, "%v, ℓ = %d: det ∇H = Πα_k^ℓ", s, dims)
-			t.near(math.Pow(invSqrtBeta0, -float64(dims)), product, 1e-12, "%v, ℓ = %d: β₀^(ℓ/2) = Πα_k^ℓ", s, dims)
-			t.near(math.Exp(f.LogDet(&tp, dims).Scalar()), product, 1e-12, "%v, ℓ = %d: exp(Flow.LogDet) = Πα_k^ℓ", s, dims)
+			check.vectors(forward(start), want, 1e-9, "%v, ℓ = %d: (z_K, ρ_K)", s, dims)
+			check.vectors(inverse(forward(start)), start, 1e-13, "%v, ℓ = %d: H⁻¹(H(z, ρ)) = (z, ρ)", s, dims)
+			check.vectors(forward(inverse(start)), start, 1e-13, "%v, ℓ = %d: H(H⁻¹(z, ρ)) = (z, ρ)", s, dims)
+			check.near(hvaetest.Determinant(hvaetest.Jacobian(forward, start)), product, 1e-7, "%v, ℓ = %d: det ∇H = Πα_k^ℓ", s, dims)
+			check.near(math.Pow(invSqrtBeta0, -float64(dims)), product, 1e-12, "%v, ℓ = %d: β₀^(ℓ/2) = Πα_k^ℓ", s, dims)
+			check.near(math.Exp(f.LogDet(&tp, dims).Scalar()), product, 1e-12, "%v, ℓ = %d: exp(Flow.LogDet) = Πα_k^ℓ", s, dims)
 		}
 	}
 }
 
 // canonicalMomentum checks that ρ₀ has "the canonical momentum distribution" N(0, β₀⁻¹I), by moments of 20,000 draws.
-func canonicalMomentum(t *report) {
+func canonicalMomentum(check *report) {
 	const dims, n = 2, 20000
 	var tp tape
 	for _, s := range schemes() {
@@ -825,9 +825,9 @@ func canonicalMomentum(t *report) {
 		for j := range dims {
 			rho := apply(sample.Start.Rho.Value.Row(j), func(r float64) float64 { return 1 / invSqrtBeta0 * r })
 			squares := squaredDeviations(rho, 0)
-			t.mean(rho, 0, 0.01, "%v: E[√β₀ ρ₀]", s)
-			t.mean(squares, 1, 0.02, "%v: E[β₀ ρ₀²]", s)
-			t.mean(squaredDeviations(squares, 0), 3, 0.1, "%v: E[β₀² ρ₀⁴]", s)
+			check.mean(rho, 0, 0.01, "%v: E[√β₀ ρ₀]", s)
+			check.mean(squares, 1, 0.02, "%v: E[β₀ ρ₀²]", s)
+			check.mean(squaredDeviations(squares, 0), 3, 0.1, "%v: E[β₀² ρ₀⁴]", s)
 		}
 	}
 }
@@ -836,7 +836,7 @@ func canonicalMomentum(t *report) {
 // capture the same effect by optimizing individual leapfrog step sizes per dimension". The check simulates five
 // leapfrog steps with one step size η, masses m_j and momenta p_j. Each step moves z_j by η p_j/m_j. The result must
 // equal five leapfrog steps without masses for ε_j = η/√m_j and ρ_j = p_j/√m_j.
-func massMatrix(t *report) {
+func massMatrix(check *report) {
 	const eta = 0.35
 	masses, epsilon := []float64{0.5, 2, 1.3}, make([]float64, 3)
 	s, want := slices.Clone(phasePoint), slices.Clone(phasePoint) // (z, ρ) and (z, p)
@@ -855,23 +855,23 @@ func massMatrix(t *report) {
 	for j, m := range masses {
 		want[3+j] /= math.Sqrt(m)
 	}
-	t.vectors(s, want, 1e-9, "(z, ρ) with ε_j = η/√m_j")
+	check.vectors(s, want, 1e-9, "(z, ρ) with ε_j = η/√m_j")
 }
 
 // gradientCount checks that Algorithm 1 with K > 0 steps computes K + 1 gradients ∇U(z_k), k = 0 … K, because the
 // gradient at the end of a step is also the gradient at the start of the next step. Without a closed form of ∇U, one
 // evaluation of log p(x, z) gives both ∇U(z_k) and log p(x, z_k). For K = 0, Algorithm 1 computes no gradient.
-func gradientCount(t *report) {
+func gradientCount(check *report) {
 	_, data, theta := points(2, 3)
 	for _, s := range schemes() {
 		var tp tape
 		densities := 0
 		bimodal := targetFunc(func(z variable) variable { densities++; return hvaetest.Bimodal.LogJoint(z) })
 		drawHIS(&tp, s.Flow(&tp, bimodal, 2), 2, 5, random.Stream(1, "count")).LogEstimate()
-		t.near(float64(densities), float64(s.K+1), 0, "%v: evaluations of log p(x, z)", s)
+		check.near(float64(densities), float64(s.K+1), 0, "%v: evaluations of log p(x, z)", s)
 		g := &gradientCounter{Target: gaussian(&tp, data, theta)}
 		drawHIS(&tp, s.Flow(&tp, g, 2), 2, 5, random.Stream(1, "count")).LogEstimate()
-		t.near(float64(g.gradients), float64(min(s.K, 1)*(s.K+1)), 0, "%v: evaluations of ∇U in closed form", s)
+		check.near(float64(g.gradients), float64(min(s.K, 1)*(s.K+1)), 0, "%v: evaluations of ∇U in closed form", s)
 	}
 }
 
@@ -944,7 +944,7 @@ var section3 = section{"3", "Stochastic Variational Inference", []statement{
 //	p(x) = N(x | Δ, 1 + σ²),   p(z|x) = N((x − Δ)/(1 + σ²), σ²/(1 + σ²)).
 //
 // (Tests of package hvae check that minibatches of any size give the same mean bound and gradient.)
-func surrogateObjective(t *report) {
+func surrogateObjective(check *report) {
 	const copies = 1000                                                // of each observation; each copy has separate noise
 	for _, theta := range []normal{{0, 1}, {1.2, 2.2}, {-0.5, 0.25}} { // Δ and σ²
 		centred := filled(1, 7*copies, 0) // x − Δ
@@ -967,9 +967,9 @@ func surrogateObjective(t *report) {
 			return logs
 		}
 		w, sd := 1/(1+theta.variance), math.Sqrt(theta.variance/(1+theta.variance))
-		t.near(hvaetest.Norm(gaps(0, w, sd)), 0, 1e-11, "θ = %.2f, q⁰ = posterior, K = 0: ‖log p̂(x) − log p(x)‖", theta)
+		check.near(hvaetest.Norm(gaps(0, w, sd)), 0, 1e-11, "θ = %.2f, q⁰ = posterior, K = 0: ‖log p̂(x) − log p(x)‖", theta)
 		for _, K := range []int{0, 3} {
-			t.below(gaps(K, w+0.2, 1.35*sd), 0, "θ = %.2f, q⁰ ≠ posterior, K = %d: L_ELBO − objective", theta, K)
+			check.below(gaps(K, w+0.2, 1.35*sd), 0, "θ = %.2f, q⁰ ≠ posterior, K = %d: L_ELBO − objective", theta, K)
 		}
 	}
 }
@@ -997,7 +997,7 @@ func simplified(s hvae.Sample[float64], target hvae.Target[float64], q0 hvae.Dia
 // depends only on the noise γ₀ ~ N(0, I) of the initial momentum, not on the parameters, and its mean is zero. The same
 // holds for S′ and ½εᵀε. The check compares both sides in each of 50 draws. It also compares the gradients of their means with respect to the
 // parameters of the Gaussian model, of the variational prior and of the flow.
-func sameGradient(t *report) {
+func sameGradient(check *report) {
 	const dims, n = 5, 50
 	_, data, _ := points(dims, 3)
 	for _, s := range schemes() {
@@ -1024,11 +1024,11 @@ func sameGradient(t *report) {
 		logEstimate, S := sample.LogEstimate(), simplified(sample, f.Target, q0, nil)
 		entropy := simplified(sample, f.Target, q0, epsilon) // S′
 		want := ad.AddConst(ad.Scale(ad.MulSumTo(gamma0, gamma0, 1, n), 0.5), -dims/2.)
-		t.vectors(ad.Sub(logEstimate, S).Value.Data, want.Value.Data, 1e-11, "%v: log p̂(x) minus the right side", s)
+		check.vectors(ad.Sub(logEstimate, S).Value.Data, want.Value.Data, 1e-11, "%v: log p̂(x) minus the right side", s)
 		for i, l := range leaves {
 			left, right := ad.Grad(ad.Mean(logEstimate), l).Value.Data, ad.Grad(ad.Mean(S), l).Value.Data
-			t.vectors(left, right, 1e-11, "%v, parameter %d: gradients of both sides", s, i)
-			t.vectors(left, ad.Grad(ad.Mean(entropy), l).Value.Data, 1e-11, "%v, parameter %d: gradients of log p̂(x) and S′", s, i)
+			check.vectors(left, right, 1e-11, "%v, parameter %d: gradients of both sides", s, i)
+			check.vectors(left, ad.Grad(ad.Mean(entropy), l).Value.Data, 1e-11, "%v, parameter %d: gradients of log p̂(x) and S′", s, i)
 		}
 	}
 }
@@ -1045,7 +1045,7 @@ func sameGradient(t *report) {
 //     the variance grows.
 //   - For ω = 3.9, K = 2, no tempering, ε₁ = 0.275 and ε₂ = 0.499 < 2/ω, the covariance is 0.37 > ¼.
 //   - For U = 1.34e-8·(zᵀz)⁴ in ℓ = 200 dimensions, q⁰ = N(0, 0.01²I) and one step, the covariance is about 1.3·ℓ/2.
-func simplifiedVariance(t *report) {
+func simplifiedVariance(check *report) {
 	covariance := func(omega, heat float64, epsilon ...float64) float64 { // log p̂ is −½ω²z_K² − ½ρ_K² + ½z₀² + ½γ₀² + constant
 		var tp tape
 		f := &hvae.Flow[float64]{Target: hvaetest.Quadratic{Omega: omega}, K: len(epsilon), StepSize: tp.Const(linalg.Column(epsilon...))}
@@ -1069,7 +1069,7 @@ func simplifiedVariance(t *report) {
 			for _, heat := range []float64{1, 1.5, 4} { // 1/√β₀
 				for stability := 0.05; stability < 1; stability += 0.05 { // εω/2, which must be below 1
 					c := covariance(omega, heat, slices.Repeat([]float64{2 * stability / omega}, K)...)
-					t.less(c, 1e-12, "ω = %v, K = %d, 1/√β₀ = %v, εω/2 = %.2f: one ε, Cov(log p̂, ½γ₀²) ≤ 0", omega, K, heat, stability)
+					check.less(c, 1e-12, "ω = %v, K = %d, 1/√β₀ = %v, εω/2 = %.2f: one ε, Cov(log p̂, ½γ₀²) ≤ 0", omega, K, heat, stability)
 				}
 			}
 		}
@@ -1078,14 +1078,14 @@ func simplifiedVariance(t *report) {
 		omega, name := []float64{1, 3.9}[i], []string{"one ε", "ε varied"}[i]
 		e, se := excess(hvaetest.Quadratic{Omega: omega}, linalg.Column(epsilon...), 1, 100000)
 		want := 0.5 - 2*covariance(omega, 1, epsilon...)
-		t.estimate(e, se, "=", want, "ω = %v, ε = %v: %s, Var(S) − Var(log p̂)", omega, epsilon, name)
+		check.estimate(e, se, "=", want, "ω = %v, ε = %v: %s, Var(S) − Var(log p̂)", omega, epsilon, name)
 	}
-	t.greater(covariance(3.9, 1, 0.275, 0.499), 0.25, "ω = 3.9, ε = [0.275 0.499]: ε varied, Cov(log p̂, ½γ₀²) > ¼")
+	check.greater(covariance(3.9, 1, 0.275, 0.499), 0.25, "ω = 3.9, ε = [0.275 0.499]: ε varied, Cov(log p̂, ½γ₀²) > ¼")
 	steep := targetFunc(func(z variable) variable {
 		return ad.Scale(ad.Square(ad.Square(ad.MulSumTo(z, z, 1, z.Cols()))), -1.34e-8)
 	})
 	e, se := excess(steep, filled(1, 200, 1), 0.01, 4000)
-	t.estimate(e, se, "<", 0, "ℓ = 200, K = 1: steep U, Var(S) − Var(log p̂)")
+	check.estimate(e, se, "<", 0, "ℓ = 200, K = 1: steep U, Var(S) − Var(log p̂)")
 }
 
 // replacedTerms checks what the terms that S and S′ replace by their means (see simplified) are worth. If the flow maps
@@ -1093,7 +1093,7 @@ func simplifiedVariance(t *report) {
 // a bad fit it can be otherwise. All three are quadratic forms xᵀMx + constant of x = (ε, γ₀) ~ N(0, I), with the variance
 // 2 tr M². The target is N(0, 1), q⁰ is N(0, q²), and K = 1 with untied tempering. The expected values of the bad fit were
 // simulated.
-func replacedTerms(t *report) {
+func replacedTerms(check *report) {
 	for _, c := range []struct {
 		name              string
 		q, epsilon, s, al float64
@@ -1120,7 +1120,7 @@ func replacedTerms(t *report) {
 				M[1][1] += 0.5
 			}
 			variance := 2 * (M[0][0]*M[0][0] + 2*M[0][1]*M[0][1] + M[1][1]*M[1][1])
-			t.within(math.Abs(variance-c.want[i]), 2e-3, number(variance), number(c.want[i]), "%s: Var(%s) per dimension", c.name, name)
+			check.within(math.Abs(variance-c.want[i]), 2e-3, number(variance), number(c.want[i]), "%s: Var(%s) per dimension", c.name, name)
 		}
 	}
 }
@@ -1129,7 +1129,7 @@ func replacedTerms(t *report) {
 // a smooth function of θ and φ, and the distribution of the noise does not depend on them. So the expected gradient of
 // this average is the gradient of the ELBO. Automatic differentiation must agree with numerical derivatives in every
 // parameter, for the methods of section 4.1 and for flows with hvaetest.Bimodal, which has no closed-form gradient.
-func averageGradient(t *report) {
+func averageGradient(check *report) {
 	const dims, n = 2, 30
 	for _, s := range schemes() {
 		logit := filled(s.Flow(new(tape), nil, dims).StepSize.Rows(), dims, 0.2)
@@ -1146,7 +1146,7 @@ func averageGradient(t *report) {
 			}
 			return hvae.HIS(f, hvae.DiagonalNormal[float64]{Mean: p[0], SD: ad.Exp(p[1])}, epsilon, gamma0).LogEstimate()
 		})
-		t.near(err, 0, 1e-7, "%v: relative error of the gradient", s)
+		check.near(err, 0, 1e-7, "%v: relative error of the gradient", s)
 	}
 	for _, name := range model.MethodNames() {
 		_, data, _ := points(3, 20)
@@ -1164,27 +1164,27 @@ func averageGradient(t *report) {
 		err := hvaetest.GradientError(params, func(t *tape, params []variable) variable {
 			return m.ELBO(params, noise(t, random.Stream(15, "common random numbers"), m.NoiseRows, 10))
 		})
-		t.near(err, 0, 1e-7, "%s: relative error of the gradient", name)
+		check.near(err, 0, 1e-7, "%s: relative error of the gradient", name)
 	}
 }
 
 // trainingIncreasesELBO checks Algorithm 2, θ ← UpdateTheta(∇_θ L̂, θ) and φ ← UpdatePhi(∇_φ L̂, φ), where
 // L̂ is the average estimate of the ELBO over a batch. For each method of section 4.1, 500 steps with 30
 // points in two dimensions must increase the ELBO by at least 30 nats.
-func trainingIncreasesELBO(t *report) {
+func trainingIncreasesELBO(check *report) {
 	for _, name := range model.MethodNames() {
 		_, data, _ := points(2, 30)
 		m := model.NewMethod(name, data, random.Stream(18, name))
 		trainer := model.NewTrainer(m, 1e-2, 19)
-		before, _, err := trainer.Evaluate(t.Context(), hvae.Draws(1000), 1, trainer.Bound)
-		t.must(err)
+		before, _, err := trainer.Evaluate(check.t.Context(), hvae.Draws(1000), 1, trainer.Bound)
+		check.must(err)
 		for range 500 {
-			_, err := trainer.Step(t.Context(), hvae.Draws(10))
-			t.must(err)
+			_, err := trainer.Step(check.t.Context(), hvae.Draws(10))
+			check.must(err)
 		}
-		after, _, err := trainer.Evaluate(t.Context(), hvae.Draws(1000), 1, trainer.Bound)
-		t.must(err)
-		t.greater(after, before+30, "%s: ELBO after > ELBO before + 30", name)
+		after, _, err := trainer.Evaluate(check.t.Context(), hvae.Draws(1000), 1, trainer.Bound)
+		check.must(err)
+		check.greater(after, before+30, "%s: ELBO after > ELBO before + 30", name)
 	}
 }
 
@@ -1208,13 +1208,13 @@ var section41 = section{"4.1", "Gaussian Model", []statement{
 //	E[x̄] = Δ,   Var(x̄) = 1 + σ²/N,   E[S/σ²] = N − 1,   S = Σ_i (x_i − x̄)²
 //
 // in each of three independent dimensions. The check simulates 4000 datasets of N = 5 points.
-func gaussianModel(t *report) {
+func gaussianModel(check *report) {
 	const n, datasets = 5, 4000
 	truth := model.Truth(3)
 	var deviations, scatters [3][]float64 // (x̄ − Δ)/√(1 + σ²/N) and S/σ²
 	for k := range datasets {
-		data, err := model.Draw(t.Context(), truth, n, random.Stream(22, "distribution", k))
-		t.must(err)
+		data, err := model.Draw(check.t.Context(), truth, n, random.Stream(22, "distribution", k))
+		check.must(err)
 		for j := range 3 {
 			variance := truth.Sigma[j] * truth.Sigma[j]
 			deviations[j] = append(deviations[j], (data.Mean[j]-truth.Delta[j])/math.Sqrt(1+variance/n))
@@ -1222,14 +1222,14 @@ func gaussianModel(t *report) {
 		}
 	}
 	for j := range 3 {
-		t.mean(deviations[j], 0, 0.02, "dimension %d: E[x̄ − Δ]/√(1 + σ²/N)", j+1)
-		t.mean(squaredDeviations(deviations[j], 0), 1, 0.03, "dimension %d: Var(x̄)/(1 + σ²/N)", j+1)
-		t.mean(scatters[j], n-1, 0.05, "dimension %d: E[S/σ²]", j+1)
+		check.mean(deviations[j], 0, 0.02, "dimension %d: E[x̄ − Δ]/√(1 + σ²/N)", j+1)
+		check.mean(squaredDeviations(deviations[j], 0), 1, 0.03, "dimension %d: Var(x̄)/(1 + σ²/N)", j+1)
+		check.mean(scatters[j], n-1, 0.05, "dimension %d: E[S/σ²]", j+1)
 		products := slices.Clone(deviations[j])
 		for k := range products {
 			products[k] *= deviations[(j+1)%3][k]
 		}
-		t.mean(products, 0, 0.03, "dimensions %d and %d: correlation of x̄", j+1, (j+1)%3+1)
+		check.mean(products, 0, 0.03, "dimensions %d and %d: correlation of x̄", j+1, (j+1)%3+1)
 	}
 }
 
@@ -1240,7 +1240,7 @@ func gaussianModel(t *report) {
 // and the paper's statement "we can calculate the log-likelihood log p(D) exactly in this case". In each of three
 // dimensions, the check computes p(D), and the mean and variance of p(z|D), by quadrature. At points near θ* = argmax
 // log p(D), the value of log p(D) must be smaller than at θ*.
-func exactEvidence(t *report) {
+func exactEvidence(check *report) {
 	const d, n = 3, 7
 	overZ := func(f func(float64) float64) float64 { return integrate(f, -12, 12, 4000) }
 	x, data, theta := points(d, n)
@@ -1261,15 +1261,15 @@ func exactEvidence(t *report) {
 		logJoint, logEvidence = logJoint+at(z.Value.At(j, 0)), logEvidence+math.Log(evidence)
 		m := overZ(func(z float64) float64 { return z * density(z) }) / evidence
 		v := overZ(func(z float64) float64 { return (z - m) * (z - m) * density(z) }) / evidence
-		t.near(exact.mean[j], m, 1e-11, "dimension %d: posterior mean = quadrature", j+1)
-		t.near(exact.sd[j]*exact.sd[j], v, 1e-11, "dimension %d: posterior variance = quadrature", j+1)
+		check.near(exact.mean[j], m, 1e-11, "dimension %d: posterior mean = quadrature", j+1)
+		check.near(exact.sd[j]*exact.sd[j], v, 1e-11, "dimension %d: posterior variance = quadrature", j+1)
 	}
-	t.near(gaussian(&tp, data, theta).LogJoint(z).Scalar(), logJoint, 1e-13, "log p(D, z) = sum over the points")
-	t.near(data.LogEvidence(theta), logEvidence, 1e-12, "log p(D) = quadrature")
+	check.near(gaussian(&tp, data, theta).LogJoint(z).Scalar(), logJoint, 1e-13, "log p(D, z) = sum over the points")
+	check.near(data.LogEvidence(theta), logEvidence, 1e-12, "log p(D) = quadrature")
 
 	for _, n := range []int{2, 3, 20, 10000} {
-		data, err := model.Draw(t.Context(), model.Truth(3), n, random.Stream(21, "ml", n))
-		t.must(err)
+		data, err := model.Draw(check.t.Context(), model.Truth(3), n, random.Stream(21, "ml", n))
+		check.must(err)
 		best := data.MaximumLikelihood()
 		top := data.LogEvidence(best)
 		for j := range 3 {
@@ -1280,7 +1280,7 @@ func exactEvidence(t *report) {
 					return data.LogEvidence(best)
 				}
 				for _, h := range []float64{-0.3, -1e-5, 1e-5, 0.3} {
-					t.less(at(h), top, "N = %d, dimension %d, h = %v: log p(D) at θ* + hσ < at θ*", n, j+1, h)
+					check.less(at(h), top, "N = %d, dimension %d, h = %v: log p(D) at θ* + hσ < at θ*", n, j+1, h)
 				}
 			}
 		}
@@ -1289,7 +1289,7 @@ func exactEvidence(t *report) {
 
 // potentialGradient checks ∇U(z) = z + NΣ⁻¹(z + Δ − x̄) against numerical and automatic differentiation of
 // U(z) = −log p(D, z), and against the closed form of model.Target.
-func potentialGradient(t *report) {
+func potentialGradient(check *report) {
 	const d, n = 3, 7
 	_, data, theta := points(d, n)
 	var tp tape
@@ -1304,11 +1304,11 @@ func potentialGradient(t *report) {
 		want[j] = zj + n/(theta.Sigma[j]*theta.Sigma[j])*(zj+theta.Delta[j]-data.Mean[j])
 	}
 	numerical := hvaetest.Gradient(func(z []float64) float64 { return -constant.LogJoint(tp.Const(linalg.Column(z...))).Scalar() }, z.Value.Data)
-	t.vectors(numerical, want, 1e-9, "numerical derivative of −log p(D, z)")
-	t.vectors(taped.Value.Data, want, 1e-12, "automatic derivative of −log p(D, z)")
-	t.vectors(closed.Value.Data, want, 1e-12, "closed form")
+	check.vectors(numerical, want, 1e-9, "numerical derivative of −log p(D, z)")
+	check.vectors(taped.Value.Data, want, 1e-12, "automatic derivative of −log p(D, z)")
+	check.vectors(closed.Value.Data, want, 1e-12, "closed form")
 	printed := apply(numerical, func(g float64) float64 { return -g })
-	t.vectors(printed, apply(want, func(g float64) float64 { return -g }), 1e-9, "as printed: ∇ log p(D, z) = −∇U")
+	check.vectors(printed, apply(want, func(g float64) float64 { return -g }), 1e-9, "as printed: ∇ log p(D, z) = −∇U")
 }
 
 // hvaeBound checks
@@ -1318,7 +1318,7 @@ func potentialGradient(t *report) {
 //
 // for three points in two dimensions, with and without tempering. The potential is quadratic, so (z_K, ρ_K) is an
 // affine function of the noise. Both densities are then normal, and the divergence has a closed form (affineGap).
-func hvaeBound(t *report) {
+func hvaeBound(check *report) {
 	_, data, theta := points(2, 3)
 	for tempering, heat := range map[string]float64{"fixed": 1.4, "none": 1} { // heat is 1/√β₀
 		for _, K := range []int{1, 10} {
@@ -1327,8 +1327,8 @@ func hvaeBound(t *report) {
 			f := &hvae.Flow[float64]{Target: gaussian(&tp, data, theta), K: K, StepSize: tp.Fill(1, 2, 0.5/(1+math.Exp(0.4)))}
 			f.Tempering = hvae.FixedTempering(K, tp.Scalar(heat))
 			gap := affineGap(f, hvae.DiagonalNormal[float64]{Mean: tp.Fill(2, 1, 0), SD: tp.Fill(2, 1, 1)}, posterior(data, theta))
-			t.mean(draws, data.LogEvidence(theta)-gap, 0.2, "tempering %s, K = %d: L_ELBO = log p(D) − divergence", tempering, K)
-			t.below(draws, data.LogEvidence(theta), "tempering %s, K = %d: L_ELBO < log p(D)", tempering, K)
+			check.mean(draws, data.LogEvidence(theta)-gap, 0.2, "tempering %s, K = %d: L_ELBO = log p(D) − divergence", tempering, K)
+			check.below(draws, data.LogEvidence(theta), "tempering %s, K = %d: L_ELBO < log p(D)", tempering, K)
 		}
 	}
 }
@@ -1338,7 +1338,7 @@ func hvaeBound(t *report) {
 //	L_ELBO(θ, φ_V; D) = E_{z~q}[log p(D, z) − log q(z)] = log p(D) − KL(q(z) ‖ p(z|D)).
 //
 // The check obtains q by shifting and scaling the posterior in each dimension, so the divergence has a closed form.
-func vbBound(t *report) {
+func vbBound(check *report) {
 	_, data, theta := points(3, 6)
 	exact := posterior(data, theta)
 	for _, q := range []struct{ shift, scale float64 }{{0, 1}, {0.2, 1}, {0, 1.7}, {-0.3, 0.4}} {
@@ -1349,7 +1349,7 @@ func vbBound(t *report) {
 			divergence += (q.scale*q.scale + q.shift*q.shift/(sd*sd) - 1 - 2*math.Log(q.scale)) / 2
 		}
 		elbo := elboDraws(model.NewMeanField(data), theta, 1, 0, means, logSDs)[0]
-		t.near(elbo, data.LogEvidence(theta)-divergence, 1e-12, "shift %v, scale %v: L_ELBO = log p(D) − divergence", q.shift, q.scale)
+		check.near(elbo, data.LogEvidence(theta)-divergence, 1e-12, "shift %v, scale %v: L_ELBO = log p(D) − divergence", q.shift, q.scale)
 	}
 }
 
@@ -1361,7 +1361,7 @@ func vbBound(t *report) {
 // The check computes the expected z_K in scalar arithmetic, and the expected determinant from a numerical Jacobian. It
 // also checks E[p̂(D)] = p(D) for p̂(D) = p(D, z_K)/q_K(z_K). This requires the factor ½ in the data term of log p(D,
 // z_K), which the authors' code omits.
-func planarFlow(t *report) {
+func planarFlow(check *report) {
 	for _, d := range []int{1, 2, 3} {
 		for _, K := range []int{1, 2, 7} {
 			u, w, b := []float64{-1.5, 0.4, -0.3}[:d], []float64{1.1, -0.6, 0.8}[:d], 0.7 // wᵀu < −1, so û differs much from u
@@ -1381,8 +1381,8 @@ func planarFlow(t *report) {
 			}
 			zK, logDet := flow(z)
 			det := hvaetest.Determinant(hvaetest.Jacobian(func(z []float64) []float64 { zK, _ := flow(z); return zK }, z))
-			t.vectors(zK, want, 1e-12, "d = %d, K = %d: z_K", d, K)
-			t.near(logDet, math.Log(det), 1e-6, "d = %d, K = %d: log |det ∂z_K/∂z₀|", d, K)
+			check.vectors(zK, want, 1e-12, "d = %d, K = %d: z_K", d, K)
+			check.near(logDet, math.Log(det), 1e-6, "d = %d, K = %d: log |det ∂z_K/∂z₀|", d, K)
 		}
 	}
 	_, data, theta := points(2, 3)
@@ -1391,7 +1391,7 @@ func planarFlow(t *report) {
 		// Choose wᵀu so that wᵀû = softplus(wᵀu) − 1 = 0.6/K. The small value keeps Var(p̂) small.
 		wu := math.Log(math.Expm1(1 + 0.6/float64(K)))
 		logEstimates := elboDraws(p, theta, 40000, 28, []float64{wu, 0.3 / float64(K)}, []float64{1, 0}, []float64{0.1})
-		t.mean(ratios(logEstimates, data.LogEvidence(theta)), 1, 0.03, "K = %d: E[p̂(D)]/p(D)", K)
+		check.mean(ratios(logEstimates, data.LogEvidence(theta)), 1, 0.03, "K = %d: E[p̂(D)]/p(D)", K)
 	}
 }
 
@@ -1399,7 +1399,7 @@ func planarFlow(t *report) {
 // b} "∈ R^{2d+1}" for the planar flow, "with the same flow parameters across iterations", and φ_V = {μ_Z, Σ_Z} for VB.
 // The paper says: "We constrain each of the leapfrog step sizes such that ε_j ∈ (0, ξ)". So ε_j = ξ·sigmoid(logit) with
 // ξ = ½ must increase with the logit from 0 to ξ.
-func parameters(t *report) {
+func parameters(check *report) {
 	const d, xi = 3, 0.5
 	_, data, _ := points(d, 10)
 	want := map[string]float64{"hvae-k1": d + 1, "hvae-k10": d + 1, "hvae-notemp-k1": d, "hvae-notemp-k10": d, "nf-k1": 2*d + 1, "nf-k30": 2*d + 1, "vb": 2 * d}
@@ -1408,30 +1408,30 @@ func parameters(t *report) {
 		for _, p := range model.NewMethod(name, data, random.Stream(24, "start")).Params[2:] { // without Δ and log σ
 			n += float64(len(p.Value.Data))
 		}
-		t.near(n, want[name], 0, "%s, d = 3: number of parameters in φ", name)
+		check.near(n, want[name], 0, "%s, d = 3: number of parameters in φ", name)
 	}
 	var tp tape
 	last := 0.0
 	for logit := -10.0; logit <= 10; logit++ {
 		epsilon := hvae.Constrain(tp.Scalar(logit), 0, xi).Scalar()
-		t.greater(epsilon, last, "logit %v: ε > ε of the next smaller logit", logit)
-		t.less(epsilon, xi, "logit %v: ε < ξ", logit)
-		t.near(epsilon, xi/(1+math.Exp(-logit)), 1e-12, "logit %v: ε = ξ·sigmoid(logit)", logit)
+		check.greater(epsilon, last, "logit %v: ε > ε of the next smaller logit", logit)
+		check.less(epsilon, xi, "logit %v: ε < ξ", logit)
+		check.near(epsilon, xi/(1+math.Exp(-logit)), 1e-12, "logit %v: ε = ξ·sigmoid(logit)", logit)
 		last = epsilon
 	}
 }
 
 // trueParameters checks the true Δ = (−(d−1)/2, …, (d−1)/2)/5. The true σ must "range quadratically
 // from σ_1 = 1, reaching a minimum at σ_{(d+1)/2} = 0.1, and increasing back to σ_d = 1".
-func trueParameters(t *report) {
+func trueParameters(check *report) {
 	got := model.Truth(5)
-	t.vectors(got.Delta, []float64{-0.4, -0.2, 0, 0.2, 0.4}, 1e-14, "d = 5: Δ")
-	t.vectors(got.Sigma, []float64{1, 0.325, 0.1, 0.325, 1}, 1e-14, "d = 5: σ")
+	check.vectors(got.Delta, []float64{-0.4, -0.2, 0, 0.2, 0.4}, 1e-14, "d = 5: Δ")
+	check.vectors(got.Sigma, []float64{1, 0.325, 0.1, 0.325, 1}, 1e-14, "d = 5: σ")
 	for _, d := range []int{1, 2, 11, 50, 301} {
 		truth := model.Truth(d)
-		t.near(truth.Sigma[0], 1, 1e-14, "d = %d: σ_1", d)
-		t.near(truth.Sigma[d-1], 1, 1e-14, "d = %d: σ_d", d)
-		t.near(truth.Delta[d-1], float64(d-1)/10, 1e-12, "d = %d: Δ_d", d)
+		check.near(truth.Sigma[0], 1, 1e-14, "d = %d: σ_1", d)
+		check.near(truth.Sigma[d-1], 1, 1e-14, "d = %d: σ_d", d)
+		check.near(truth.Delta[d-1], float64(d-1)/10, 1e-12, "d = %d: Δ_d", d)
 	}
 }
 
@@ -1439,15 +1439,15 @@ func trueParameters(t *report) {
 // method suffers most on prediction of Δ as the dimension increases, whereas the NF method does poorly on predicting
 // Σ". It reads our stored results, because the experiment takes minutes. In the figure, the lines of HVAE and VB cross
 // between d = 51 and 60. For d = 60, go run ./gaussian -d 60 -methods hvae-k1,vb prints the errors 60 ± 3 and 71 ± 2.
-func figure1a(t *report) {
+func figure1a(check *report) {
 	for _, d := range []float64{101, 201, 301} {
-		best, se := figure1(t, d, "hvae-k1", "err"), figure1(t, d, "hvae-k1", "err_se")
+		best, se := figure1(check, d, "hvae-k1", "err"), figure1(check, d, "hvae-k1", "err_se")
 		for _, name := range []string{"vb", "nf-k1", "nf-k30"} {
-			otherSE := figure1(t, d, name, "err_se")
-			t.estimate(best-figure1(t, d, name, "err"), math.Hypot(se, otherSE), "<", 0, "d = %v: ‖θ − θ̂‖², HVAE − %s", d, name)
+			otherSE := figure1(check, d, name, "err_se")
+			check.estimate(best-figure1(check, d, name, "err"), math.Hypot(se, otherSE), "<", 0, "d = %v: ‖θ − θ̂‖², HVAE − %s", d, name)
 		}
-		t.less(figure1(t, d, "vb", "sigma_err"), figure1(t, d, "vb", "delta_err"), "d = %v: VB, error in σ < error in Δ", d)
-		t.less(100*figure1(t, d, "hvae-k1", "sigma_err"), figure1(t, d, "nf-k1", "sigma_err"), "d = %v: error in σ, 100·HVAE < planar flow", d)
+		check.less(figure1(check, d, "vb", "sigma_err"), figure1(check, d, "vb", "delta_err"), "d = %v: VB, error in σ < error in Δ", d)
+		check.less(100*figure1(check, d, "hvae-k1", "sigma_err"), figure1(check, d, "nf-k1", "sigma_err"), "d = %v: error in σ, 100·HVAE < planar flow", d)
 	}
 }
 
@@ -1456,39 +1456,39 @@ func figure1a(t *report) {
 // tempering, and larger for K = 10 than for K = 1. With tempering, the ELBO must be larger than without, and Δ̂ must be
 // within 0.1 of the maximum-likelihood estimate, which allows for the noise of the gradients. In our stored results,
 // tempering must reduce the error for every d ≥ 2.
-func figure1b(t *report) {
+func figure1b(check *report) {
 	c := model.Config{Points: 1000, Iterations: 6000, Draws: 10, Rate: 2e-3, Seed: 1}
 	results := map[string]model.Outcome{}
 	for _, name := range []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"} {
-		o, err := c.Train(t.Context(), name, 2, 0, func(int) {})
-		t.must(err)
+		o, err := c.Train(check.t.Context(), name, 2, 0, func(int) {})
+		check.must(err)
 		results[name] = o
 	}
-	data, err := model.Draw(t.Context(), model.Truth(2), c.Points, random.Stream(c.Seed, "gaussian data", 2, 0))
-	t.must(err)
+	data, err := model.Draw(check.t.Context(), model.Truth(2), c.Points, random.Stream(c.Seed, "gaussian data", 2, 0))
+	check.must(err)
 	best := data.MaximumLikelihood()
 	for _, K := range []string{"k1", "k10"} {
 		with, without := results["hvae-"+K], results["hvae-notemp-"+K]
-		t.less(10*with.SigmaErr, without.SigmaErr, "d = 2, %s: error in σ, 10·tempered < none", K)
-		t.greater(with.ELBO, without.ELBO, "d = 2, %s: ELBO, tempered > none", K)
-		t.near(hvaetest.Distance(with.Theta.Delta, best.Delta), 0, 0.1, "d = 2, %s: ‖Δ̂ − maximum likelihood‖", K)
+		check.less(10*with.SigmaErr, without.SigmaErr, "d = 2, %s: error in σ, 10·tempered < none", K)
+		check.greater(with.ELBO, without.ELBO, "d = 2, %s: ELBO, tempered > none", K)
+		check.near(hvaetest.Distance(with.Theta.Delta, best.Delta), 0, 0.1, "d = 2, %s: ‖Δ̂ − maximum likelihood‖", K)
 	}
-	t.less(results["hvae-notemp-k1"].SigmaErr, results["hvae-notemp-k10"].SigmaErr, "d = 2, no tempering: error in σ, K = 1 < K = 10")
+	check.less(results["hvae-notemp-k1"].SigmaErr, results["hvae-notemp-k10"].SigmaErr, "d = 2, no tempering: error in σ, K = 1 < K = 10")
 	for _, d := range []float64{2, 3, 5, 11, 25, 51, 101, 201, 301} {
 		for _, K := range []string{"k1", "k10"} {
-			t.less(figure1(t, d, "hvae-"+K, "err"), figure1(t, d, "hvae-notemp-"+K, "err"), "d = %v, %s: stored ‖θ − θ̂‖², tempered < none", d, K)
+			check.less(figure1(check, d, "hvae-"+K, "err"), figure1(check, d, "hvae-notemp-"+K, "err"), "d = %v, %s: stored ‖θ − θ̂‖², tempered < none", d, K)
 		}
 	}
 }
 
 // figure1 returns one value from our stored results for dimension d. The field "err" is the mean of ‖θ − θ̂‖² over ten
 // datasets, "delta_err" and "sigma_err" are its parts for Δ and σ, and "err_se" is its standard error.
-func figure1(t *report, d float64, method, field string) float64 {
+func figure1(check *report, d float64, method, field string) float64 {
 	b, err := os.ReadFile("gaussian/results/figure1.jsonl")
-	t.must(err)
+	check.must(err)
 	for line := range bytes.Lines(b) {
 		var r map[string]any
-		t.must(json.Unmarshal(line, &r))
+		check.must(json.Unmarshal(line, &r))
 		if r["d"] == d && r["method"] == method {
 			return r[field].(float64)
 		}
@@ -1529,7 +1529,7 @@ var section42 = section{"4.2", "Generative Model for MNIST", []statement{
 // where the vector a contains the logits of the pixels. The paper says that "each pixel in the image x_i is
 // conditionally independent given the latent variable". The formula must also hold for logits ±900, where π_j is 0 or
 // 1.
-func bernoulliPixels(t *report) {
+func bernoulliPixels(check *report) {
 	var tp tape
 	x, a := []float64{1, 0, 1, 0, 1, 0, 1, 0}, []float64{0.3, 0.3, -4, -4, 900, 900, -900, -900}
 	want := 0.0 - 900 - 900 + 0 // the last four pixels
@@ -1537,14 +1537,14 @@ func bernoulliPixels(t *report) {
 		pi := 1 / (1 + math.Exp(-logit))
 		want += x[i]*math.Log(pi) + (1-x[i])*math.Log(1-pi)
 	}
-	t.near(mnist.LogBernoulli(tp.Const(linalg.Column(x...)), tp.Const(linalg.Column(a...))).Scalar(), want, 1e-14, "log p(x|z)")
+	check.near(mnist.LogBernoulli(tp.Const(linalg.Column(x...)), tp.Const(linalg.Column(a...))).Scalar(), want, 1e-14, "log p(x|z)")
 }
 
 // networks checks the numbers of weights. The inference network has "three convolutional layers, each with filters of
 // size 5 × 5 and a stride of 2", with 16, 32 and 32 feature maps, and a "hidden dimension n_h = 450". The generative
 // network "mirrors this structure in reverse". (A test of package mnist/model compares both with PyTorch.) The flow
 // adds only ε and β₀ or α, which are not "outputs of the inference network".
-func networks(t *report) {
+func networks(check *report) {
 	const latent, filter, maps3 = 64, 5 * 5, 4 * 4 * 32 // stride 2 reduces 28×28 pixels to 14×14, 7×7 and 4×4
 	convolutions := 16*filter + 32*16*filter + 32*32*filter
 	inference := convolutions + 16 + 32 + 32 + (maps3+1)*450 + 2*(450+1)*latent
@@ -1558,7 +1558,7 @@ func networks(t *report) {
 		for _, p := range mnist.NewParams[float32](c, 0, 1) {
 			n += len(p.Value.Data)
 		}
-		t.near(float64(n), float64(inference+generative+flow), 0, "%v: number of parameters", c)
+		check.near(float64(n), float64(inference+generative+flow), 0, "%v: number of parameters", c)
 	}
 }
 
@@ -1566,7 +1566,7 @@ func networks(t *report) {
 // must equal log p(x, z₀) − log q⁰(z₀) with z₀ = μ(x) + Σ^½(x)·ϵ. The ELBO estimate of the VAE must be log p(x|z₀) −
 // KL(N(μ, Σ) ‖ N(0, I)), where the divergence is computed by quadrature. The ELBO estimates of the two models replace
 // different terms by their expectations, so only their means must be equal.
-func vaeBound(t *report) {
+func vaeBound(check *report) {
 	const draws = 100
 	vae := mnist.Config{Kind: "vae", Tempering: "none", Latent: 2}
 	params := mnistParams[float64](vae)
@@ -1590,16 +1590,16 @@ func vaeBound(t *report) {
 	logEstimate := differences(logLikelihood.Value.Data, logRatio)
 	many := ad.BroadcastTo(x, 784, draws)
 	vaeELBO := a.ELBO(many, epsilon, gamma0).Value.Data
-	t.vectors(vaeELBO, elbo, 1e-12, "ELBO of the VAE = log p(x|z₀) − KL")
-	t.vectors(a.Draw(x, mean, sd, epsilon, gamma0).LogEstimate().Value.Data, logEstimate, 1e-12, "VAE: log p̂(x) = log p(x, z₀)/q(z₀|x)")
-	t.vectors(b.Draw(x, mean, sd, epsilon, gamma0).LogEstimate().Value.Data, logEstimate, 1e-12, "HVAE: log p̂(x) = log p(x, z₀)/q(z₀|x)")
-	t.mean(differences(vaeELBO, b.ELBO(many, epsilon, gamma0).Value.Data), 0, 0.3, "ELBO of the VAE − ELBO of the HVAE")
+	check.vectors(vaeELBO, elbo, 1e-12, "ELBO of the VAE = log p(x|z₀) − KL")
+	check.vectors(a.Draw(x, mean, sd, epsilon, gamma0).LogEstimate().Value.Data, logEstimate, 1e-12, "VAE: log p̂(x) = log p(x, z₀)/q(z₀|x)")
+	check.vectors(b.Draw(x, mean, sd, epsilon, gamma0).LogEstimate().Value.Data, logEstimate, 1e-12, "HVAE: log p̂(x) = log p(x, z₀)/q(z₀|x)")
+	check.mean(differences(vaeELBO, b.ELBO(many, epsilon, gamma0).Value.Data), 0, 0.3, "ELBO of the VAE − ELBO of the HVAE")
 }
 
 // stochasticBinarisation checks that data.Binarise implements "the standard stochastic binarization of MNIST". The
 // pixels x_j ~ Bernoulli(grey_j/255) must be independent, where grey_j ∈ 0 … 255 is the grey level of pixel j. The
 // check binarises one image 20,000 times.
-func stochasticBinarisation(t *report) {
+func stochasticBinarisation(check *report) {
 	const draws = 20000
 	image, greys := make([]byte, 784), []byte{1, 17, 128, 128, 254, 0, 255}
 	copy(image[200:], greys)
@@ -1616,26 +1616,26 @@ func stochasticBinarisation(t *report) {
 		}
 		both[n] = pixels[2][n] * pixels[3][n]
 	}
-	t.near(others, 0, 0, "number of wrong values")
+	check.near(others, 0, 0, "number of wrong values")
 	for i, grey := range greys[:5] {
-		t.mean(pixels[i], float64(grey)/255, 0.01, "grey level %d: frequency of 1", grey)
+		check.mean(pixels[i], float64(grey)/255, 0.01, "grey level %d: frequency of 1", grey)
 	}
-	t.mean(both, 128./255*128/255, 0.01, "two pixels of grey level 128: frequency that both are 1")
+	check.mean(both, 128./255*128/255, 0.01, "two pixels of grey level 128: frequency that both are 1")
 }
 
 // trainingProtocol checks "ℓ = 64", "Adamax with learning rate 10⁻³", and "early stopping by halting the training
 // procedure if there is no improvement in the loss on validation data over 100 epochs". If epoch 7 is the best, 107 is
 // the last.
-func trainingProtocol(t *report) {
+func trainingProtocol(check *report) {
 	s := mnist.Defaults()
 	var epochs []mnist.Metrics
 	for mnist.Ended(epochs, s.Epochs, s.Patience) == "" {
 		n := len(epochs) + 1
 		epochs = append(epochs, mnist.Metrics{Epoch: n, ValELBO: -math.Abs(float64(n - 7))})
 	}
-	t.near(float64(s.Latent), 64, 0, "ℓ")
-	t.near(s.Rate, 1e-3, 0, "learning rate")
-	t.near(float64(len(epochs)), 107, 0, "last epoch, if epoch 7 is the best")
+	check.near(float64(s.Latent), 64, 0, "ℓ")
+	check.near(s.Rate, 1e-3, 0, "learning rate")
+	check.near(float64(len(epochs)), 107, 0, "last epoch, if epoch 7 is the best")
 }
 
 // importanceNLL checks the paper's statement "we estimate out-of-sample negative log likelihoods (NLLs) using 1000
@@ -1643,7 +1643,7 @@ func trainingProtocol(t *report) {
 // of latent dimension ℓ = 1, so log p(x) is known by quadrature. The mean of p̂_l(x) must be p(x). By Jensen's
 // inequality, the mean of log((1/L) Σ_l p̂_l(x)) is then at most log p(x) for every L. For L = 1, it must be below log
 // p(x). The draws are computed in float32, as in the program mnist.
-func importanceNLL(t *report) {
+func importanceNLL(check *report) {
 	configs := []mnist.Config{
 		{Kind: "vae", Tempering: "none", Latent: 1},
 		{Kind: "hvae", K: 2, Tempering: "none", Latent: 1},
@@ -1653,7 +1653,7 @@ func importanceNLL(t *report) {
 	var double tape
 	network, z := mnist.NewNetwork(configs[0], mnist.Vars(double.Const, mnistParams[float64](configs[0]))), grid(8, 200)
 	logJoint := mnist.LogBernoulli(image(&double), network.Decode(double.Const(z))).Value.Data
-	t.greater(math.Abs(logJoint[120]-logJoint[80]), 0.1, "|log p(x|1.6) − log p(x|−1.6)|")
+	check.greater(math.Abs(logJoint[120]-logJoint[80]), 0.1, "|log p(x|1.6) − log p(x|−1.6)|")
 	for i, z := range z.Data {
 		logJoint[i] += logNormal(z, 0, 1)
 	}
@@ -1672,8 +1672,8 @@ func importanceNLL(t *report) {
 				logs = append(logs, float64(l))
 			}
 		}
-		t.mean(ratios(logs, logEvidence), 1, 0.05, "%v: E[p̂(x)]/p(x)", c)
-		t.below(logs, logEvidence, "%v: E[log p̂(x)] < log p(x)", c)
+		check.mean(ratios(logs, logEvidence), 1, 0.05, "%v: E[p̂(x)]/p(x)", c)
+		check.below(logs, logEvidence, "%v: E[log p̂(x)] < log p(x)", c)
 	}
 }
 
@@ -1712,11 +1712,11 @@ func image[T linalg.Float](t *ad.Tape[T]) *ad.Var[T] {
 // of q⁰ is nearly 1, as in the prior. The check draws z₀ and z_K 1000 times for each of four simulated images. It
 // computes the correlation r of each pair of dimensions in which the standard deviation of q⁰ is below 0.9. The
 // dimensions of z₀ are independent, so their mean |r| must be √(2/(π·1000)) = 0.0252. For z_K, it must exceed 0.075.
-func posteriorCovariance(t *report) {
+func posteriorCovariance(check *report) {
 	const images, blocks, block = 4, 20, 50
 	c, err := mnist.ReadCheckpoint("mnist/results/hvae150.safetensors")
-	t.must(err)
-	x, _ := eval.Simulate(t.Context(), c, images, func(image ...int) *rand.Rand { return random.Stream(62, "images", image...) })
+	check.must(err)
+	x, _ := eval.Simulate(check.t.Context(), c, images, func(image ...int) *rand.Rand { return random.Stream(62, "images", image...) })
 	var start, end []float64 // |r| of z₀ and of z_K
 	for i := range images {
 		z0, zK := make([][]float64, c.Config.Latent), make([][]float64, c.Config.Latent) // draws of each dimension
@@ -1740,11 +1740,11 @@ func posteriorCovariance(t *report) {
 		start, end = append(start, correlations(z0)...), append(end, correlations(zK)...)
 	}
 	chance := math.Sqrt(2 / (math.Pi * blocks * block))
-	t.greater(float64(len(start)), 200, "number of pairs of used dimensions")
-	t.mean(start, chance, 0.001, "mean |r| of z₀ = chance")
+	check.greater(float64(len(start)), 200, "number of pairs of used dimensions")
+	check.mean(start, chance, 0.001, "mean |r| of z₀ = chance")
 	mean, se := linalg.MeanSE(end)
-	t.estimate(mean, se, ">", 3*chance, "mean |r| of z_K > 3·chance")
-	t.greater(slices.Max(end), 0.3, "largest |r| of z_K")
+	check.estimate(mean, se, ">", 3*chance, "mean |r| of z_K > 3·chance")
+	check.greater(slices.Max(end), 0.3, "largest |r| of z_K")
 }
 
 // correlations returns |r| for all pairs of variables that have draws, given the draws of each variable.
@@ -1769,25 +1769,25 @@ func correlations(variables [][]float64) (all []float64) {
 // publishedTable checks the published NLLs that the program mnist prints, which are means over the runs of the paper's
 // supplement (published.csv), against table 1. The paper: "We report the average NLL values over either two or three
 // different initializations", and "The base VAE achieves an NLL of 83.20". The table gives two decimals.
-func publishedTable(t *report) {
+func publishedTable(check *report) {
 	b, err := os.ReadFile("mnist/published.csv") // columns: configuration, seed, epochs, −ELBO and its s.d., NLL and its s.d.
-	t.must(err)
+	check.must(err)
 	runs := map[string][]float64{}
 	for _, line := range strings.Split(strings.TrimSpace(string(b)), "\n")[1:] {
 		fields, nll := strings.Split(line, ","), 0.0
 		_, err := fmt.Sscan(fields[5], &nll)
-		t.must(err)
+		check.must(err)
 		runs[fields[0]] = append(runs[fields[0]], nll)
 	}
-	check := func(configuration string, nll float64) {
+	compare := func(configuration string, nll float64) {
 		mean, _ := linalg.MeanSE(runs[configuration])
-		t.greater(float64(len(runs[configuration])), 1, "%s: number of initialisations", configuration)
-		t.near(mean-nll, 0, 0.0051, "%s: mean NLL − table 1", configuration)
+		check.greater(float64(len(runs[configuration])), 1, "%s: number of initialisations", configuration)
+		check.near(mean-nll, 0, 0.0051, "%s: mean NLL − table 1", configuration)
 		delete(runs, configuration)
 	}
-	check("vae", 83.20)
-	check("hvae-k1-fixed", 83.32)
-	check("hvae-k1-none", 83.17)
+	compare("vae", 83.20)
+	compare("hvae-k1-fixed", 83.32)
+	compare("hvae-k1-none", 83.17)
 	for K, row := range map[int][6]float64{
 		5:  {83.09, 83.26, 83.68, 83.01, 82.94, 83.35},
 		10: {82.97, 83.26, 83.40, 82.62, 82.87, 83.25},
@@ -1795,201 +1795,10 @@ func publishedTable(t *report) {
 		20: {82.93, 83.18, 83.33, 82.83, 82.85, 82.93},
 	} {
 		for i, scheme := range []string{"free-shared", "fixed-shared", "none-shared", "free-varied", "fixed-varied", "none-varied"} {
-			check(fmt.Sprintf("hvae-k%d-%s", K, scheme), row[i])
+			compare(fmt.Sprintf("hvae-k%d-%s", K, scheme), row[i])
 		}
 	}
-	t.near(float64(len(runs)), 0, 0, "number of other configurations")
-}
-
-// Targets and estimates
-
-type (
-	matrix   = linalg.Matrix[float64]
-	variable = *ad.Var[float64]
-	tape     = ad.Tape[float64]
-)
-
-func filled(rows, cols int, v float64) matrix {
-	m := linalg.New[float64](rows, cols)
-	m.Fill(v)
-	return m
-}
-
-// grid returns n+1 equidistant points from −edge to edge as a row [1×(n+1)].
-func grid(edge float64, n int) matrix {
-	m := linalg.New[float64](1, n+1)
-	for i := range m.Data {
-		m.Data[i] = edge * (2*float64(i)/float64(n) - 1)
-	}
-	return m
-}
-
-func dot(a, b []float64) (sum float64) {
-	for i := range a {
-		sum += a[i] * b[i]
-	}
-	return sum
-}
-
-type normal struct{ mean, variance float64 }
-
-func (n normal) draw(rng *rand.Rand) float64 { return n.mean + math.Sqrt(n.variance)*rng.NormFloat64() }
-func (n normal) log(x float64) float64       { return logNormal(x, n.mean, n.variance) }
-
-// logNormal returns log N(x | mean, variance).
-func logNormal(x, mean, variance float64) float64 {
-	return -(x-mean)*(x-mean)/(2*variance) - math.Log(2*math.Pi*variance)/2
-}
-
-// A targetFunc is a function of z that returns log p(x, z). It implements hvae.Target.
-type targetFunc func(z variable) variable
-
-func (f targetFunc) LogJoint(z variable) variable { return f(z) }
-
-// points returns N points x [d×N] simulated from the Gaussian model, their sufficient statistics, and the
-// parameters Δ and σ that generated them.
-func points(d, n int) (x matrix, data model.Data, t model.Theta) {
-	rng := random.Stream(11, "points", d, n)
-	x = linalg.New[float64](d, n)
-	t = model.Theta{Delta: make([]float64, d), Sigma: make([]float64, d)}
-	for j := range d {
-		z := rng.NormFloat64()
-		t.Delta[j], t.Sigma[j] = 0.3*float64(j)-0.2, 1.4+0.3*float64(j)
-		for i := range n {
-			x.Row(j)[i] = z + t.Delta[j] + t.Sigma[j]*rng.NormFloat64()
-		}
-	}
-	return x, model.Summarise(x), t
-}
-
-// gaussian returns the target of the Gaussian model for a dataset. Its parameters θ = (Δ, log σ) are leaves of t.
-func gaussian(t *tape, data model.Data, theta model.Theta) model.Target {
-	logSigma := apply(theta.Sigma, math.Log)
-	return model.NewTarget(data, t.Leaf(linalg.Column(theta.Delta...)), t.Leaf(linalg.Column(logSigma...)))
-}
-
-// A normalTarget is a target with p(x) = 1 and the posterior N(mean, diag(sd²)).
-type normalTarget struct{ mean, sd []float64 }
-
-func (p normalTarget) LogJoint(z variable) variable {
-	tp := z.Tape()
-	return hvae.DiagonalNormal[float64]{Mean: tp.Const(linalg.Column(p.mean...)), SD: tp.Const(linalg.Column(p.sd...))}.LogDensity(z)
-}
-
-// posterior returns p(z|D) of the Gaussian model. Given D, the dimensions of z are independent and normal, with
-// precision 1 + N/σ_j² and mean N/σ_j²·(x̄_j − Δ_j)/(1 + N/σ_j²).
-func posterior(data model.Data, theta model.Theta) (p normalTarget) {
-	for j := range data.Mean {
-		w := float64(data.N) / (theta.Sigma[j] * theta.Sigma[j])
-		p.mean = append(p.mean, w/(1+w)*(data.Mean[j]-theta.Delta[j]))
-		p.sd = append(p.sd, 1/math.Sqrt(1+w))
-	}
-	return p
-}
-
-// A target is a density p(x, z) with known evidence p(x) and a posterior that can be sampled exactly.
-type target struct {
-	name        string
-	bind        func(t *tape) hvae.Target[float64]
-	logEvidence float64
-	posterior   func(rng *rand.Rand, z matrix)
-}
-
-// targets returns two targets in two dimensions: hvaetest.Bimodal, which has two modes, and the Gaussian
-// model for a dataset of three points. The dataset is small so that the posterior overlaps the prior.
-func targets() []target {
-	_, data, theta := points(2, 3)
-	exact := posterior(data, theta)
-	return []target{
-		{"bimodal", func(*tape) hvae.Target[float64] { return hvaetest.Bimodal }, hvaetest.Bimodal.LogEvidence, hvaetest.Bimodal.FillPosterior},
-		{"gaussian", func(t *tape) hvae.Target[float64] { return gaussian(t, data, theta) }, data.LogEvidence(theta), func(rng *rand.Rand, z matrix) {
-			random.FillNormal(rng, z)
-			linalg.Mul(z, linalg.Column(exact.sd...), z)
-			linalg.Add(z, linalg.Column(exact.mean...), z)
-		}},
-	}
-}
-
-// ratios returns p̂(x)/p(x) for the given draws of log p̂(x).
-func ratios(logEstimates []float64, logEvidence float64) []float64 {
-	return apply(logEstimates, func(l float64) float64 { return math.Exp(l - logEvidence) })
-}
-
-// squaredDeviations returns (x_i − mean)² for each element of x.
-func squaredDeviations(x []float64, mean float64) []float64 {
-	return apply(x, func(v float64) float64 { return (v - mean) * (v - mean) })
-}
-
-// sampledGradients calls the function elbo n times. Element [i][j] of the result is the derivative of the mean ELBO of
-// call j with respect to parameter i [1×1].
-func sampledGradients(params []matrix, n int, elbo func(t *tape, params []variable) variable) [][]float64 {
-	samples := make([][]float64, len(params))
-	var tp tape
-	for range n {
-		tp.Reset()
-		var leaves []variable
-		for _, p := range params {
-			leaves = append(leaves, tp.Leaf(p))
-		}
-		for i, g := range ad.Backward(nil, ad.Mean(elbo(&tp, leaves)), leaves...) {
-			samples[i] = append(samples[i], g.Data[0])
-		}
-	}
-	return samples
-}
-
-// Flows
-
-// temperingOf returns 1/√β₀ and α_1 … α_K of a flow of K steps. Without tempering, all these numbers are 1.
-func temperingOf(t hvae.Tempering[float64], K int) (invSqrtBeta0 float64, alpha []float64) {
-	if alpha := t.Alpha(); alpha != nil {
-		return t.MomentumSD().Scalar(), alpha.Value.Data
-	}
-	return 1, slices.Repeat([]float64{1}, K)
-}
-
-// noise returns a constant [rows×cols] of independent draws from N(0, 1).
-func noise[T linalg.Float](t *ad.Tape[T], rng *rand.Rand, rows, cols int) *ad.Var[T] {
-	m := t.Matrix(rows, cols)
-	random.FillNormal(rng, m)
-	return t.Const(m)
-}
-
-// affineMap returns A and b such that a flow with quadratic potential maps noise (ε, γ₀) to (z_K, ρ_K) = A·(ε, γ₀) + b.
-func affineMap(f *hvae.Flow[float64], q0 hvae.DiagonalNormal[float64]) (A matrix, b []float64) {
-	tp, dims := q0.SD.Tape(), q0.SD.Rows()
-	noise := linalg.New[float64](2*dims, 2*dims+1) // columns: the zero vector, then the unit vectors
-	for i := range 2 * dims {
-		noise.Row(i)[i+1] = 1
-	}
-	end := hvae.HIS(f, q0, tp.Const(noise.RowRange(0, dims)), tp.Const(noise.RowRange(dims, 2*dims))).End
-	out := ad.Stack(end.Z, end.Rho).Value
-	A = linalg.New[float64](2*dims, 2*dims)
-	for i := range 2 * dims {
-		b = append(b, out.At(i, 0))
-		for j := range 2 * dims {
-			A.Row(i)[j] = out.At(i, j+1) - b[i]
-		}
-	}
-	return A, b
-}
-
-// affineGap returns the gap log p(x) − E[log p̂(x)] of a flow with a quadratic potential and the posterior p. The gap
-// is the divergence of N(b, AAᵀ), the density of (z_K, ρ_K), from p(z|x) N(ρ | 0, I).
-func affineGap(f *hvae.Flow[float64], q0 hvae.DiagonalNormal[float64], p normalTarget) (gap float64) {
-	A, b := affineMap(f, q0)
-	for i := range b {
-		sd, mean := 1.0, 0.0
-		if i < len(p.sd) {
-			sd, mean = p.sd[i], p.mean[i]
-		}
-		square := (b[i] - mean) * (b[i] - mean)
-		for _, a := range A.Row(i) {
-			square += a * a
-		}
-		gap += (square/(sd*sd) - 1 + 2*math.Log(sd)) / 2
-	}
-	return gap - math.Log(math.Abs(hvaetest.Determinant(A)))
+	check.near(float64(len(runs)), 0, 0, "number of other configurations")
 }
 
 var beyond = section{"5", "Beyond the paper: the entropy of a flow", []statement{
@@ -2005,26 +1814,26 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow", []statement
 // are the standard deviations of q⁰. Here, the target is normal, so (z_K, ρ_K) is normal, and its entropy is a function
 // of this determinant. For other targets, the entropy is constant because the flow multiplies volumes by Π α_k^ℓ (see
 // leapfrogThenCooling) and ρ₀ has the standard deviation Π 1/α_k (see canonicalMomentum).
-func entropyIsConstant(t *report) {
+func entropyIsConstant(check *report) {
 	tiedFlows(func(name string, f *hvae.Flow[float64], q0 hvae.DiagonalNormal[float64], _ normalTarget) {
 		A, _ := affineMap(f, q0)
 		det := math.Abs(hvaetest.Determinant(A))
 		for _, q := range q0.SD.Value.Data {
 			det /= q
 		}
-		t.near(2*math.Log(det), 0, 1e-12, "%s: log det Cov(z_K, ρ_K) − log det Cov(z₀)", name)
+		check.near(2*math.Log(det), 0, 1e-12, "%s: log det Cov(z_K, ρ_K) − log det Cov(z₀)", name)
 	})
 }
 
 // tiedGap checks that the gap of a tied flow (see affineGap) is above ℓ(exp(ΔH/ℓ) − 1) − ΔH, where ΔH = Σ_j
 // log(q_j/sd_j) is the entropy of q⁰ minus the entropy of the posterior.
-func tiedGap(t *report) {
+func tiedGap(check *report) {
 	tiedFlows(func(name string, f *hvae.Flow[float64], q0 hvae.DiagonalNormal[float64], p normalTarget) {
 		l, excess := float64(len(p.sd)), 0.0
 		for j, q := range q0.SD.Value.Data {
 			excess += math.Log(q / p.sd[j])
 		}
-		t.greater(affineGap(f, q0, p), l*math.Expm1(excess/l)-excess, "%s: gap > limit", name)
+		check.greater(affineGap(f, q0, p), l*math.Expm1(excess/l)-excess, "%s: gap > limit", name)
 	})
 }
 
@@ -2044,7 +1853,7 @@ func tiedFlows(check func(name string, f *hvae.Flow[float64], q0 hvae.DiagonalNo
 // √2·σ_posterior and exchanges position and momentum. Only this step tempers: with 1/√β₀ = √(r/2), both z/σ_posterior
 // and ρ have the variance r after the step. The other steps are so small that they are nearly rotations of
 // (z/σ_posterior, ρ), which do not change its distribution.
-func tiedOptimum(t *report) {
+func tiedOptimum(check *report) {
 	const sd = 0.01
 	for _, r := range []float64{3, 100} {
 		for _, K := range []int{1, 2, 5} {
@@ -2054,14 +1863,14 @@ func tiedOptimum(t *report) {
 			p := normalTarget{[]float64{0}, []float64{sd}}
 			f := &hvae.Flow[float64]{Target: p, K: K, StepSize: epsilon, Tempering: hvae.FreeTempering(alpha)}
 			gap := affineGap(f, hvae.DiagonalNormal[float64]{Mean: tp.Scalar(0), SD: tp.Scalar(r * sd)}, p)
-			t.near(gap, r-1-math.Log(r), 1e-6, "r = %v, K = %d: gap = r − 1 − log r", r, K)
+			check.near(gap, r-1-math.Log(r), 1e-6, "r = %v, K = %d: gap = r − 1 − log r", r, K)
 		}
 	}
 }
 
 // untiedOptimum checks that p̂(x) = p(x) in every draw if ε, s and α are as in the statement, in one dimension, and in
 // three dimensions with a separate α for each.
-func untiedOptimum(t *report) {
+func untiedOptimum(check *report) {
 	for _, r := range [][]float64{{0.5}, {3}, {100}, {0.5, 3, 100}} {
 		var tp tape
 		dims, sd := len(r), 0.01
@@ -2072,13 +1881,13 @@ func untiedOptimum(t *report) {
 		rng := random.Stream(61, "untied optimum")
 		prior := hvae.DiagonalNormal[float64]{Mean: tp.Const(linalg.Column(p.mean...)), SD: tp.Const(q)}
 		logs := hvae.HIS(f, prior, noise(&tp, rng, dims, 100), noise(&tp, rng, dims, 100)).LogEstimate().Value.Data
-		t.near(slices.Max(apply(logs, math.Abs)), 0, 1e-9, "r = %v: largest |log p̂(x) − log p(x)|", r)
+		check.near(slices.Max(apply(logs, math.Abs)), 0, 1e-9, "r = %v: largest |log p̂(x) − log p(x)|", r)
 	}
 }
 
 // untiedEstimates checks p̂(x) for untied tempering in two dimensions, either with the same α_k and s for both dimensions
 // or with a separate α_k and s for each.
-func untiedEstimates(t *report) {
+func untiedEstimates(check *report) {
 	for _, cols := range []int{1, 2} {
 		const dims, draws, K = 2, 40000, 2
 		var tp tape
@@ -2089,20 +1898,20 @@ func untiedEstimates(t *report) {
 		rng := random.Stream(62, "untied", cols)
 		epsilon, gamma0 := noise(&tp, rng, dims, draws), noise(&tp, rng, dims, draws)
 		s := hvae.HIS(f, hvae.StandardNormal[float64]{}, epsilon, gamma0)
-		t.mean(ratios(s.LogEstimate().Value.Data, hvaetest.Bimodal.LogEvidence), 1, 0.02, "α [%d×%d]: E[p̂(x)]/p(x)", K, cols)
+		check.mean(ratios(s.LogEstimate().Value.Data, hvaetest.Bimodal.LogEvidence), 1, 0.02, "α [%d×%d]: E[p̂(x)]/p(x)", K, cols)
 	}
 }
 
 // untiedGaussian compares the stored gaps of section 4.1 with the limit for tied flows (see tiedGap), evaluated at the
 // learned σ. The standard error of a gap is about 0.3 % of the gap, so the gap of a tied flow may be up to 1 % below
 // the limit. The gap of an untied flow must be less than 1 % of the limit.
-func untiedGaussian(t *report) {
+func untiedGaussian(check *report) {
 	for _, d := range []float64{1, 2, 3, 5, 11, 25, 51, 101, 201, 301} {
 		for _, K := range []string{"k1", "k10"} {
 			tied, untied := "hvae-"+K, "hvae-untied-"+K
-			t.greater(figure1(t, d, tied, "gap"), 0.99*figure1(t, d, tied, "tied_limit"), "d = %v, %s: gap, tied > 0.99·limit", d, K)
-			t.less(figure1(t, d, untied, "gap"), 0.01*figure1(t, d, untied, "tied_limit"), "d = %v, %s: gap, untied < 0.01·limit", d, K)
-			t.less(figure1(t, d, untied, "sigma_err"), 1.2*figure1(t, d, untied, "mle_sigma_err"), "d = %v, %s: error in σ, untied < 1.2·maximum likelihood", d, K)
+			check.greater(figure1(check, d, tied, "gap"), 0.99*figure1(check, d, tied, "tied_limit"), "d = %v, %s: gap, tied > 0.99·limit", d, K)
+			check.less(figure1(check, d, untied, "gap"), 0.01*figure1(check, d, untied, "tied_limit"), "d = %v, %s: gap, untied < 0.01·limit", d, K)
+			check.less(figure1(check, d, untied, "sigma_err"), 1.2*figure1(check, d, untied, "mle_sigma_err"), "d = %v, %s: error in σ, untied < 1.2·maximum likelihood", d, K)
 		}
 	}
 }
@@ -2117,7 +1926,7 @@ var inf = math.Inf(1)
 // A report checks the measurements of a statement. The methods take the name of the quantity, or "case: quantity", as a
 // format with arguments.
 type report struct {
-	*testing.T
+	t         *testing.T
 	statement statement
 	lines     []*measurement // one for each quantity
 	failed    bool
@@ -2131,58 +1940,58 @@ type measurement struct {
 }
 
 // add records a measurement, and reports an error unless excess ≤ 0.
-func (t *report) add(excess float64, measured, relation, expected, deviation, format string, args ...any) {
+func (r *report) add(excess float64, measured, relation, expected, deviation, format string, args ...any) {
 	m := &measurement{quantity: fmt.Sprintf(format, args...), excess: excess, cases: 1}
 	if i := strings.LastIndex(m.quantity, ": "); i >= 0 {
 		m.where, m.quantity = m.quantity[:i], m.quantity[i+2:]
 	}
 	m.result = strings.ReplaceAll(pad(measured, 20)+" "+relation+" "+pad(expected, 12)+" "+pad(deviation, 23), "-", "−")
 	if !(excess <= 0) {
-		t.failed = true
-		t.Errorf("%s\n%s: %s  %s", t.statement.claim, m.quantity, m.result, m.where)
+		r.failed = true
+		r.t.Errorf("%s\n%s: %s  %s", r.statement.claim, m.quantity, m.result, m.where)
 	}
-	i := slices.IndexFunc(t.lines, func(l *measurement) bool { return l.quantity == m.quantity })
+	i := slices.IndexFunc(r.lines, func(l *measurement) bool { return l.quantity == m.quantity })
 	if i < 0 {
-		t.lines = append(t.lines, m)
+		r.lines = append(r.lines, m)
 		return
 	}
-	m.cases += t.lines[i].cases
-	if t.lines[i].cases++; !(excess < t.lines[i].excess) {
-		t.lines[i] = m
+	m.cases += r.lines[i].cases
+	if r.lines[i].cases++; !(excess < r.lines[i].excess) {
+		r.lines[i] = m
 	}
 }
 
 // near requires |got − want| ≤ tolerance·|want|, or |got| ≤ tolerance if want is 0.
-func (t *report) near(got, want, tolerance float64, format string, args ...any) {
+func (r *report) near(got, want, tolerance float64, format string, args ...any) {
 	err := math.Abs(got - want)
 	if want != 0 {
 		err /= math.Abs(want)
 	}
-	t.within(err, tolerance, number(got), number(want), format, args...)
+	r.within(err, tolerance, number(got), number(want), format, args...)
 }
 
 // vectors requires ‖got − want‖ ≤ tolerance·‖want‖.
-func (t *report) vectors(got, want []float64, tolerance float64, format string, args ...any) {
+func (r *report) vectors(got, want []float64, tolerance float64, format string, args ...any) {
 	err := hvaetest.Distance(got, want) / hvaetest.Norm(want)
-	t.within(err, tolerance, number(got[0])+", …", number(want[0])+", …", format, args...)
+	r.within(err, tolerance, number(got[0])+", …", number(want[0])+", …", format, args...)
 }
 
 // within requires err ≤ tolerance.
-func (t *report) within(err, tolerance float64, got, want, format string, args ...any) {
+func (r *report) within(err, tolerance float64, got, want, format string, args ...any) {
 	excess, deviation := err/tolerance-1, fmt.Sprintf("error %.2g ≤ %.1g", err, tolerance)
 	if tolerance == 0 {
 		excess, deviation = err, "exact"
 	}
-	t.add(excess, got, "=", want, deviation, format, args...)
+	r.add(excess, got, "=", want, deviation, format, args...)
 }
 
 // less requires a < b, and greater requires a > b.
-func (t *report) less(a, b float64, format string, args ...any) {
-	t.add(excess(a, b), number(a), "<", number(b), "", format, args...)
+func (r *report) less(a, b float64, format string, args ...any) {
+	r.add(excess(a, b), number(a), "<", number(b), "", format, args...)
 }
 
-func (t *report) greater(a, b float64, format string, args ...any) {
-	t.add(excess(b, a), number(a), ">", number(b), "", format, args...)
+func (r *report) greater(a, b float64, format string, args ...any) {
+	r.add(excess(b, a), number(a), ">", number(b), "", format, args...)
 }
 
 // excess returns a relative difference of the numbers, which is negative only if low < high.
@@ -2195,49 +2004,49 @@ func excess(low, high float64) float64 {
 
 // estimate compares a mean and its standard error with want. Let z = (mean − want)/se. The relation = requires |z| ≤
 // 4.5, ≤ requires z ≤ 4.5, < requires z ≤ −4.5, and > requires z ≥ 4.5.
-func (t *report) estimate(mean, se float64, relation string, want float64, format string, args ...any) {
+func (r *report) estimate(mean, se float64, relation string, want float64, format string, args ...any) {
 	z := (mean - want) / se
 	excess, ok := map[string]float64{"=": math.Abs(z) - zBound, "≤": z - zBound, "<": z + zBound, ">": zBound - z}[relation]
 	if !ok {
-		t.Fatalf("unknown relation %q", relation)
+		r.t.Fatalf("unknown relation %q", relation)
 	}
 	digits := min(6, max(0, 1-int(math.Floor(math.Log10(se))))) // two digits of the standard error
-	t.add(excess, fmt.Sprintf("%.*f ± %.*f", digits, mean, digits, se), relation, number(want), fmt.Sprintf("z = %.1f", z), format, args...)
+	r.add(excess, fmt.Sprintf("%.*f ± %.*f", digits, mean, digits, se), relation, number(want), fmt.Sprintf("z = %.1f", z), format, args...)
 }
 
 // mean requires that the mean of the draws is within 4.5 standard errors of want. The standard error must be at most
 // maxSE; otherwise, the check could miss a mistake.
-func (t *report) mean(draws []float64, want, maxSE float64, format string, args ...any) {
+func (r *report) mean(draws []float64, want, maxSE float64, format string, args ...any) {
 	mean, se := linalg.MeanSE(draws)
-	t.estimate(mean, se, "=", want, format, args...)
+	r.estimate(mean, se, "=", want, format, args...)
 	if !(se <= maxSE) {
-		t.failed = true
-		t.Errorf("%s: the standard error is %.3g, want at most %.3g", fmt.Sprintf(format, args...), se, maxSE)
+		r.failed = true
+		r.t.Errorf("%s: the standard error is %.3g, want at most %.3g", fmt.Sprintf(format, args...), se, maxSE)
 	}
 }
 
 // below requires that the mean of the draws is below bound by at least 4.5 standard errors. above is the opposite.
-func (t *report) below(draws []float64, bound float64, format string, args ...any) {
+func (r *report) below(draws []float64, bound float64, format string, args ...any) {
 	mean, se := linalg.MeanSE(draws)
-	t.estimate(mean, se, "<", bound, format, args...)
+	r.estimate(mean, se, "<", bound, format, args...)
 }
 
-func (t *report) above(draws []float64, bound float64, format string, args ...any) {
+func (r *report) above(draws []float64, bound float64, format string, args ...any) {
 	mean, se := linalg.MeanSE(draws)
-	t.estimate(mean, se, ">", bound, format, args...)
+	r.estimate(mean, se, ">", bound, format, args...)
 }
 
 // must reports err and ends the section if err is not nil.
-func (t *report) must(err error) {
+func (r *report) must(err error) {
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 }
 
 // String returns the statement, its outcome and its measurements.
-func (t *report) String() string {
-	s, mark := t.statement, "✓ "
-	if t.failed {
+func (r *report) String() string {
+	s, mark := r.statement, "✓ "
+	if r.failed {
 		mark = "FAILS: "
 	}
 	label := strings.TrimLeft(s.equation+"  ", " ")
@@ -2245,7 +2054,7 @@ func (t *report) String() string {
 	if s.printed != "" {
 		text = "✗ " + label + "as printed: " + s.printed + "\n" + mark + "corrected: " + s.claim + "\n"
 	}
-	for _, m := range t.lines {
+	for _, m := range r.lines {
 		where := m.where
 		if m.cases > 1 {
 			where = strings.TrimSuffix(fmt.Sprintf("worst of %d: %s", m.cases, where), ": ")
