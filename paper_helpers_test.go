@@ -1,10 +1,14 @@
 package paper_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strings"
 
 	"hvae/ad"
 	"hvae/gaussian/model"
@@ -12,6 +16,7 @@ import (
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
 	"hvae/linalg/random"
+	mnist "hvae/mnist/model"
 )
 
 type (
@@ -314,4 +319,149 @@ func affineGap(f *hvae.Flow[float64], q0 hvae.DiagonalNormal[float64], p normalT
 		gap += (square/(sd*sd) - 1 + 2*math.Log(sd)) / 2
 	}
 	return gap - math.Log(math.Abs(hvaetest.Determinant(A)))
+}
+
+// annealing returns a sampler for annealed importance sampling (AIS) with K steps, and a random stream for each chain.
+// q⁰ is the variational prior of drawHIS. The step sizes are tuned with separate streams.
+func annealing(check *report, target target, K, chains int, seed uint64) (a *hvae.AIS[float64], streams []*rand.Rand) {
+	a = &hvae.AIS[float64]{
+		Target: target.bind,
+		Mean:   linalg.Column(priorMean, priorMean), SD: linalg.Column(priorSD, priorSD),
+		Steps: K, Leapfrogs: 3,
+	}
+	of := func(purpose string, n int) (streams []*rand.Rand) {
+		for j := range n {
+			streams = append(streams, random.Stream(seed, purpose, K, j))
+		}
+		return streams
+	}
+	var err error
+	a.StepSizes, err = a.Tune(check.t.Context(), of("tuning", 100), 10)
+	check.must(err)
+	return a, of("chain", chains)
+}
+
+// A gradientCounter is a target of the Gaussian model that counts evaluations of its closed-form gradient.
+type gradientCounter struct {
+	model.Target
+	gradients int
+}
+
+func (c *gradientCounter) PotentialGradient(z variable) variable {
+	c.gradients++
+	return c.Target.PotentialGradient(z)
+}
+
+// phasePoint is the point (z, ρ) in three dimensions at which the checks evaluate flows.
+var phasePoint = []float64{0.4, -0.9, 0.3, 0.8, -0.5, 1.2}
+
+// stepSizes are the leapfrog step sizes in three dimensions.
+var stepSizes = []float64{0.3, 0.15, 0.4}
+
+// leapfrogByHand returns equations 7, 8 and 9 as functions of the vector (z, ρ). The functions
+// differentiate U = −log p(x, z) numerically.
+func leapfrogByHand(target hvae.Target[float64], epsilon []float64) (lf1, lf2, lf3 func([]float64) []float64) {
+	n := len(epsilon)
+	potential := func(z []float64) float64 {
+		var tp tape
+		return -target.LogJoint(tp.Const(linalg.Column(z...))).Scalar()
+	}
+	kick := func(s []float64) []float64 {
+		out := slices.Clone(s)
+		for j, g := range hvaetest.Gradient(potential, s[:n]) {
+			out[n+j] -= epsilon[j] / 2 * g
+		}
+		return out
+	}
+	drift := func(s []float64) []float64 {
+		out := slices.Clone(s)
+		for j := range n {
+			out[j] += epsilon[j] * s[n+j]
+		}
+		return out
+	}
+	return kick, drift, kick
+}
+
+// leapfrog returns a function that applies one step of hvae.Leapfrog to the vector (z, ρ).
+func leapfrog(target hvae.Target[float64], epsilon []float64) func([]float64) []float64 {
+	return onTape(len(epsilon), func(t *tape, s hvae.Phase[float64]) hvae.Phase[float64] {
+		return hvae.Leapfrog(target, t.Const(linalg.Of(1, len(epsilon), epsilon)), s)
+	})
+}
+
+// figure1 returns one value from our stored results for dimension d. The field "err" is the mean of ‖θ − θ̂‖² over ten
+// datasets, "delta_err" and "sigma_err" are its parts for Δ and σ, and "err_se" is its standard error.
+func figure1(check *report, d float64, method, field string) float64 {
+	b, err := os.ReadFile("gaussian/results/figure1.jsonl")
+	check.must(err)
+	for line := range bytes.Lines(b) {
+		var r map[string]any
+		check.must(json.Unmarshal(line, &r))
+		if r["d"] == d && r["method"] == method {
+			return r[field].(float64)
+		}
+	}
+	return math.NaN()
+}
+
+// elboDraws sets the parameters Δ and log σ of a method from theta, and the other parameters from the
+// argument others. It returns n draws of the method's ELBO.
+func elboDraws(m *model.Method, theta model.Theta, n int, seed uint64, others ...[]float64) []float64 {
+	var t tape
+	var leaves []variable
+	values := append([][]float64{theta.Delta, apply(theta.Sigma, math.Log)}, others...)
+	for i, p := range m.Params {
+		copy(p.Value.Data, values[i])
+		leaves = append(leaves, t.Leaf(p.Value))
+	}
+	return m.ELBO(leaves, noise(&t, random.Stream(seed, "elbo"), m.NoiseRows, n)).Value.Data
+}
+
+// mnistParams returns random weights of a model for MNIST. The weights of the decoder are larger than usual, so that
+// p(x|z) depends on z. The encoder's σ is about 1.1, so that q⁰ is wider than the posterior and Var(p̂) is finite. If ε
+// varies between steps, it increases along the flow.
+func mnistParams[T linalg.Float](c mnist.Config) []mnist.Param[T] {
+	params := mnist.NewParams[T](c, -0.5, 6)
+	for _, p := range params {
+		switch {
+		case strings.HasPrefix(p.Name, "decoder.") && len(p.Shape) > 1:
+			linalg.Scale(p.Value, 4, p.Value)
+		case p.Name == "encoder.std.bias":
+			p.Value.Fill(0.7)
+		case p.Name == "flow.step_size_logit":
+			for k := range p.Value.Data {
+				p.Value.Data[k] += 0.5 * T(k)
+			}
+		}
+	}
+	return params
+}
+
+// image returns a random binary image [784×1].
+func image[T linalg.Float](t *ad.Tape[T]) *ad.Var[T] {
+	m, rng := t.Matrix(784, 1), random.Stream(7, "image")
+	for i := range m.Data {
+		m.Data[i] = T(rng.IntN(5) / 3) // 1 with probability 2/5
+	}
+	return t.Const(m)
+}
+
+// correlations returns |r| for all pairs of variables that have draws, given the draws of each variable.
+func correlations(variables [][]float64) (all []float64) {
+	var units [][]float64 // the draws, centred and divided by their norm
+	for _, v := range variables {
+		if len(v) == 0 {
+			continue
+		}
+		mean, _ := linalg.MeanSE(v)
+		centred := apply(v, func(x float64) float64 { return x - mean })
+		norm := hvaetest.Norm(centred)
+		unit := apply(centred, func(x float64) float64 { return x / norm })
+		for _, other := range units {
+			all = append(all, math.Abs(dot(unit, other)))
+		}
+		units = append(units, unit)
+	}
+	return all
 }

@@ -12,16 +12,14 @@
 // If a statement does not hold as printed in the paper, its field named printed quotes the paper, and the claim is the
 // corrected statement. Quotations from the paper omit the subscripts θ and φ.
 //
-// Most checks of Algorithm 1 use the flows of schemes. These flows have K = 0, 1, 2 or 5 steps and no, fixed
-// or free tempering. Their target is hvaetest.Bimodal unless the comment of the check names another one.
+// Most checks of Algorithm 1 use the flows of schemes. These flows have K = 0, 1, 2 or 5 steps and no, fixed or free
+// tempering. Their target is hvaetest.Bimodal unless the comment of the check names another one.
 //
 // A statistical check draws thousands of samples with a fixed seed. Its z-score is (mean − expectation)/(standard
 // error). The constant legend lists the bound for each relation; 4.5 is zBound.
 package paper_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -505,26 +503,6 @@ func metropolisGradient(check *report) {
 	}
 }
 
-// annealing returns a sampler for annealed importance sampling (AIS) with K steps, and a random stream for each chain.
-// q⁰ is the variational prior of drawHIS. The step sizes are tuned with separate streams.
-func annealing(check *report, target target, K, chains int, seed uint64) (a *hvae.AIS[float64], streams []*rand.Rand) {
-	a = &hvae.AIS[float64]{
-		Target: target.bind,
-		Mean:   linalg.Column(priorMean, priorMean), SD: linalg.Column(priorSD, priorSD),
-		Steps: K, Leapfrogs: 3,
-	}
-	of := func(purpose string, n int) (streams []*rand.Rand) {
-		for j := range n {
-			streams = append(streams, random.Stream(seed, purpose, K, j))
-		}
-		return streams
-	}
-	var err error
-	a.StepSizes, err = a.Tune(check.t.Context(), of("tuning", 100), 10)
-	check.must(err)
-	return a, of("chain", chains)
-}
-
 var section23 = section{"2.3", "Using Hamiltonian dynamics", []statement{
 	{"(5) eq:estimatorHMC, left", "q^K is a density with |det ∇Φ^k(z_(k−1), ρ_(k−1))|⁻¹, at the point before step k", flowDensity,
 		"q^K contains |det ∇Φ^k(z_k, ρ_k)|⁻¹, at the point after step k (for HVAE, both are α_k^−ℓ)"},
@@ -873,55 +851,6 @@ func gradientCount(check *report) {
 		drawHIS(&tp, s.Flow(&tp, g, 2), 2, 5, random.Stream(1, "count")).LogEstimate()
 		check.near(float64(g.gradients), float64(min(s.K, 1)*(s.K+1)), 0, "%v: evaluations of ∇U in closed form", s)
 	}
-}
-
-// A gradientCounter is a target of the Gaussian model that counts evaluations of its closed-form gradient.
-type gradientCounter struct {
-	model.Target
-	gradients int
-}
-
-func (c *gradientCounter) PotentialGradient(z variable) variable {
-	c.gradients++
-	return c.Target.PotentialGradient(z)
-}
-
-// phasePoint is the point (z, ρ) in three dimensions at which the checks evaluate flows.
-var phasePoint = []float64{0.4, -0.9, 0.3, 0.8, -0.5, 1.2}
-
-// stepSizes are the leapfrog step sizes in three dimensions.
-var stepSizes = []float64{0.3, 0.15, 0.4}
-
-// leapfrogByHand returns equations 7, 8 and 9 as functions of the vector (z, ρ). The functions
-// differentiate U = −log p(x, z) numerically.
-func leapfrogByHand(target hvae.Target[float64], epsilon []float64) (lf1, lf2, lf3 func([]float64) []float64) {
-	n := len(epsilon)
-	potential := func(z []float64) float64 {
-		var tp tape
-		return -target.LogJoint(tp.Const(linalg.Column(z...))).Scalar()
-	}
-	kick := func(s []float64) []float64 {
-		out := slices.Clone(s)
-		for j, g := range hvaetest.Gradient(potential, s[:n]) {
-			out[n+j] -= epsilon[j] / 2 * g
-		}
-		return out
-	}
-	drift := func(s []float64) []float64 {
-		out := slices.Clone(s)
-		for j := range n {
-			out[j] += epsilon[j] * s[n+j]
-		}
-		return out
-	}
-	return kick, drift, kick
-}
-
-// leapfrog returns a function that applies one step of hvae.Leapfrog to the vector (z, ρ).
-func leapfrog(target hvae.Target[float64], epsilon []float64) func([]float64) []float64 {
-	return onTape(len(epsilon), func(t *tape, s hvae.Phase[float64]) hvae.Phase[float64] {
-		return hvae.Leapfrog(target, t.Const(linalg.Of(1, len(epsilon), epsilon)), s)
-	})
 }
 
 var section3 = section{"3", "Stochastic Variational Inference", []statement{
@@ -1481,34 +1410,6 @@ func figure1b(check *report) {
 	}
 }
 
-// figure1 returns one value from our stored results for dimension d. The field "err" is the mean of ‖θ − θ̂‖² over ten
-// datasets, "delta_err" and "sigma_err" are its parts for Δ and σ, and "err_se" is its standard error.
-func figure1(check *report, d float64, method, field string) float64 {
-	b, err := os.ReadFile("gaussian/results/figure1.jsonl")
-	check.must(err)
-	for line := range bytes.Lines(b) {
-		var r map[string]any
-		check.must(json.Unmarshal(line, &r))
-		if r["d"] == d && r["method"] == method {
-			return r[field].(float64)
-		}
-	}
-	return math.NaN()
-}
-
-// elboDraws sets the parameters Δ and log σ of a method from theta, and the other parameters from the
-// argument others. It returns n draws of the method's ELBO.
-func elboDraws(m *model.Method, theta model.Theta, n int, seed uint64, others ...[]float64) []float64 {
-	var t tape
-	var leaves []variable
-	values := append([][]float64{theta.Delta, apply(theta.Sigma, math.Log)}, others...)
-	for i, p := range m.Params {
-		copy(p.Value.Data, values[i])
-		leaves = append(leaves, t.Leaf(p.Value))
-	}
-	return m.ELBO(leaves, noise(&t, random.Stream(seed, "elbo"), m.NoiseRows, n)).Value.Data
-}
-
 var section42 = section{"4.2", "Generative Model for MNIST", []statement{
 	{"", "the pixels are independent given z: log p(x|z) = Σ_j log Bernoulli(x_j|π_j)", bernoulliPixels, ""},
 	{"", "the number of weights follows from the layers; the generative network is the decoder", networks,
@@ -1677,35 +1578,6 @@ func importanceNLL(check *report) {
 	}
 }
 
-// mnistParams returns random weights of a model for MNIST. The weights of the decoder are larger than usual, so that
-// p(x|z) depends on z. The encoder's σ is about 1.1, so that q⁰ is wider than the posterior and Var(p̂) is finite. If ε
-// varies between steps, it increases along the flow.
-func mnistParams[T linalg.Float](c mnist.Config) []mnist.Param[T] {
-	params := mnist.NewParams[T](c, -0.5, 6)
-	for _, p := range params {
-		switch {
-		case strings.HasPrefix(p.Name, "decoder.") && len(p.Shape) > 1:
-			linalg.Scale(p.Value, 4, p.Value)
-		case p.Name == "encoder.std.bias":
-			p.Value.Fill(0.7)
-		case p.Name == "flow.step_size_logit":
-			for k := range p.Value.Data {
-				p.Value.Data[k] += 0.5 * T(k)
-			}
-		}
-	}
-	return params
-}
-
-// image returns a random binary image [784×1].
-func image[T linalg.Float](t *ad.Tape[T]) *ad.Var[T] {
-	m, rng := t.Matrix(784, 1), random.Stream(7, "image")
-	for i := range m.Data {
-		m.Data[i] = T(rng.IntN(5) / 3) // 1 with probability 2/5
-	}
-	return t.Const(m)
-}
-
 // posteriorCovariance checks the paper's statement "samples from the HVAE approximate posterior exhibit non-negligible
 // covariance across dimensions". The model is the HVAE that this repository includes (K = 5, free tempering, a separate
 // ε for each step). For each image, most of its 64 latent dimensions are hardly used: in these, the standard deviation
@@ -1745,25 +1617,6 @@ func posteriorCovariance(check *report) {
 	mean, se := linalg.MeanSE(end)
 	check.estimate(mean, se, ">", 3*chance, "mean |r| of z_K > 3·chance")
 	check.greater(slices.Max(end), 0.3, "largest |r| of z_K")
-}
-
-// correlations returns |r| for all pairs of variables that have draws, given the draws of each variable.
-func correlations(variables [][]float64) (all []float64) {
-	var units [][]float64 // the draws, centred and divided by their norm
-	for _, v := range variables {
-		if len(v) == 0 {
-			continue
-		}
-		mean, _ := linalg.MeanSE(v)
-		centred := apply(v, func(x float64) float64 { return x - mean })
-		norm := hvaetest.Norm(centred)
-		unit := apply(centred, func(x float64) float64 { return x / norm })
-		for _, other := range units {
-			all = append(all, math.Abs(dot(unit, other)))
-		}
-		units = append(units, unit)
-	}
-	return all
 }
 
 // publishedTable checks the published NLLs that the program mnist prints, which are means over the runs of the paper's
