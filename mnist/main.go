@@ -3,22 +3,26 @@
 //
 //	go run ./mnist train -model hvae -K 5 -tempering free -vary-eps -out DIR
 //	go run ./mnist eval -checkpoint DIR
-//	go run ./mnist table -out DIR
+//	go run ./mnist table DIR
 //	go run ./mnist sample -checkpoint DIR -o samples.png
 //	go run ./mnist reconstruct -checkpoint DIR -o digits.png
 //
-// Read train.go, run.go (a training run) and state.go (its folder), then eval.go, pictures.go (sample and
-// reconstruct), table.go and rows.go (rows, tasks, results and figures). The commands use the packages mnist/model,
-// mnist/eval (evaluations), mnist/data and mnist/safetensors (the file format).
+// Read train.go, run.go (a training run) and state.go (its state), then eval.go, pictures.go (sample and reconstruct)
+// and table.go. The commands use the packages mnist/model, mnist/eval (evaluations), mnist/data and mnist/safetensors
+// (the file format).
 package main
 
 import (
+	"bytes"
+	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"hvae/bench/command"
@@ -26,60 +30,102 @@ import (
 	"hvae/mnist/model"
 )
 
+const about = `Usage: mnist COMMAND [flags]
+
+The MNIST experiment of the HVAE paper (section 4.2). The commands:
+
+  train        trains a model
+  eval         estimates a model's ELBO and negative log-likelihood
+  table        prints the results of runs below the paper's Table 1
+  sample       draws digits that a model generates
+  reconstruct  draws test digits and their reconstructions
+
+mnist COMMAND -h describes a command and its flags.
+`
+
 func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(10) // saves memory while images are read; training steps hardly allocate memory
 	}
 	// Let writes to a broken pipe return an error instead of ending the process, so that training continues.
 	signal.Ignore(syscall.Signal(13)) // SIGPIPE, which package syscall does not define for WebAssembly
-	program.Main()
+	command.Main("mnist", run)
 }
 
-var program = command.Program{
-	Name:  "mnist",
-	About: "The MNIST experiment of the HVAE paper (section 4.2).",
-	Commands: map[string]command.Command{
-		"train": trainCommand,
-		"eval": {
-			About:  "Estimates a model's ELBO and negative log-likelihood.\nFor example, on the first 1,000 test images: mnist eval -checkpoint runs/vae -limit 1000",
-			Common: []string{"checkpoint", "limit", "samples", "runs", "json"},
-			Run:    evaluate,
-		},
-		"table":       {About: "Trains and evaluates the models of Table 1 and prints the table.", Run: makeTable},
-		"sample":      {About: "Draws digits that a model generates.", Run: sample},
-		"reconstruct": {About: "Draws test digits and their reconstructions; for an HVAE, also along its flow.", Run: reconstruct},
-	},
+// run runs the program.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) == 0 || strings.TrimLeft(args[0], "-") == "h" || strings.TrimLeft(args[0], "-") == "help" {
+		return command.Help(about)
+	}
+	commands := map[string]command.Func{
+		"train": train, "eval": evaluate, "table": table, "sample": sample, "reconstruct": reconstruct,
+	}
+	f, ok := commands[args[0]]
+	if !ok {
+		return command.Usage("unknown command %q: mnist -h lists the commands", args[0])
+	}
+	return f(ctx, args[1:], stdout, stderr)
+}
+
+// given reports whether a flag is on the command line.
+func given(f *flag.FlagSet, name string) (found bool) {
+	f.Visit(func(g *flag.Flag) { found = found || g.Name == name })
+	return found
+}
+
+// modelFlag defines the flag -checkpoint.
+func modelFlag(f *flag.FlagSet, name *string) {
+	f.StringVar(name, "checkpoint", "", "`file` of the model, the folder of its run, or a state of the run (required)")
 }
 
 // dataFlag defines the flag -data.
-func dataFlag(f *command.Flags, folder *string) {
-	f.StringVar(folder, "data", "", "`folder` with 28×28 images in files named as MNIST's, or synthetic for built-in images; missing MNIST\nfiles are downloaded (default $HVAE_MNIST, else a folder in the user's cache)")
+func dataFlag(f *flag.FlagSet, folder *string) {
+	f.StringVar(folder, "data", *folder, "`folder` with 28×28 images in files named as MNIST's, or synthetic for built-in images; "+
+		"missing MNIST\nfiles are downloaded (default $HVAE_MNIST, else a folder in the user's cache)")
 }
 
-// readCheckpoint reads a model. The argument name is the value of -checkpoint: a model file, the folder of a run, or
-// its state, which contains the weights after the last epoch.
-func readCheckpoint(name string) (model.Checkpoint, error) {
+// readCheckpoint reads the model in a file, in the folder of a run (after the best epoch) or in a state (after the last).
+func readCheckpoint(name string) (c model.Checkpoint, err error) {
 	if name == "" {
-		return model.Checkpoint{}, command.UsageError("-checkpoint is missing: specify a model file or the folder of a run")
+		return c, command.Usage("-checkpoint is missing: specify a model file or the folder of a run")
 	}
-	if s, err := os.Stat(name); err == nil && s.IsDir() {
+	if isFolder(name) {
 		name = filepath.Join(name, modelFile)
 	}
-	return model.ReadCheckpoint(name)
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return c, err
+	}
+	if bytes.HasPrefix(b, []byte(gzipMagic)) {
+		var s *state
+		s, err = decodeState(b)
+		if err == nil {
+			c, err = s.last()
+		}
+	} else {
+		c, err = model.DecodeCheckpoint(b)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s is not a model for this program: %w", name, err)
+	}
+	return c, err
 }
 
-// A loader is data.Load or data.LoadTest.
-type loader func(folder string, stderr io.Writer) (data.Set, error)
+func isFolder(name string) bool {
+	s, err := os.Stat(name)
+	return err == nil && s.IsDir()
+}
 
-// loadTestImages loads the images in a folder. If there are fewer than n test images, it returns an error that names
-// the given flag, which sets n. If the model was trained on another dataset, loadTestImages prints a note on stderr.
-func loadTestImages(load loader, folder string, c model.Checkpoint, n int, flag string, stderr io.Writer) (*data.Set, error) {
+// loadTestImages loads images with data.Load or data.LoadTest. If there are fewer than n test images, it returns an error
+// that names the given flag, which sets n. If the model was trained on other images, it prints a note on stderr.
+func loadTestImages(load func(folder string, stderr io.Writer) (data.Set, error), folder string, c model.Checkpoint,
+	n int, flag string, stderr io.Writer) (*data.Set, error) {
 	set, err := load(folder, stderr)
 	if err != nil {
 		return nil, err
 	}
 	if n > set.Test.Len() {
-		return nil, command.UsageError("invalid value %d for flag -%s: there are %d test images", n, flag, set.Test.Len())
+		return nil, command.Usage("invalid value %d for flag -%s: there are %d test images", n, flag, set.Test.Len())
 	}
 	if c.Data != "" && c.Data != set.Name {
 		fmt.Fprintf(stderr, "note: the model was trained on %.40q, not on these images\n", c.Data)

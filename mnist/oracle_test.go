@@ -20,14 +20,6 @@ import (
 // package model, but no code of the commands. It uses the same random streams as the commands, because
 // the streams determine the results.
 
-// digits returns the images of -data synthetic.
-func digits(t *testing.T) data.Set {
-	t.Helper()
-	set, err := data.Load("synthetic", nil)
-	noError(t, err)
-	return set
-}
-
 // parts splits n images into training and validation images and returns their indices. n/6 images,
 // rounded down, are for validation.
 func parts(n int, seed uint64) (training, validation []int) {
@@ -143,10 +135,10 @@ func (c *course) weights() map[string][]float32 {
 
 // estimated returns the results of one run of an evaluation: the mean ELBO, the mean negative
 // log-likelihood and, for each image, the tail shape of the importance weights.
-func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64, run, samples int) (elbo, nll float64, tails []float64) {
+func estimated(c model.Checkpoint, images data.Images, n int, seed uint64, run, samples int) (elbo, nll float64, tails []float64) {
 	const together = 48 // number of samples for which all ε are drawn before all γ₀
 	var tape ad.Tape[float32]
-	for _, i := range which {
+	for i := range n {
 		tape.Reset()
 		network := model.NewNetwork(c.Config, model.Vars(tape.Const, c.Params))
 		pixels := func(_, i int) *rand.Rand { return random.Stream(seed, "mnist eval pixels", run, i) }
@@ -171,8 +163,8 @@ func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64,
 			sum += float64(l)
 			total += math.Exp(float64(l) - largest)
 		}
-		elbo += sum / float64(samples) / float64(len(which))
-		nll -= (largest + math.Log(total/float64(samples))) / float64(len(which))
+		elbo += sum / float64(samples) / float64(n)
+		nll -= (largest + math.Log(total/float64(samples))) / float64(n)
 
 		tails = append(tails, hvae.ImportanceEstimate(weights).TailShape)
 	}

@@ -49,6 +49,5 @@ func TestReconstructionsByAModelThatHasDivergedFail(t *testing.T) {
 		}
 	}
 	write(t, c.File().Encode(), name)
-	refused(t, filepath.Dir(name), []string{"reconstruct", "-data", "synthetic", "-checkpoint", name, "-n", "1", "-o", filepath.Join(t.TempDir(), "x.png")},
-		name+": log p(x, z_0) is not finite")
+	mustFail(t, 1, name+": log p(x, z_0) is not finite", "reconstruct", "-data", "synthetic", "-checkpoint", name, "-n", "1", "-o", "x.png")
 }

@@ -2,8 +2,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -13,62 +13,55 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"hvae/bench/plot"
-	"hvae/mnist/data"
 	"hvae/mnist/eval"
 	"hvae/mnist/model"
 )
 
-// These tests check that the tables in mnist/results agree with the files of their runs, and that the tables in
-// results/README.md agree with these tables.
+// These tests check that the figures and the tables in results/README.md agree with the files of their runs.
 
-var update = flag.Bool("update", false, "replace the tables and figures in results")
+var update = flag.Bool("update", false, "replace the figures in results and in pictures")
 
-// stored returns the table that is stored in a folder of mnist/results, with the rows and seeds in its results.
-func stored(t *testing.T, folder string) *table {
+// stored returns the summaries of the runs in a folder of mnist/results.
+func stored(t *testing.T, folder string) []summary {
 	t.Helper()
-	r := jsonLines[report](t, strings.ReplaceAll(string(read(t, "results", folder, tableFile)), "\n", ""))[0]
-	stored := &table{protocol: r.protocol, out: "results/" + folder, listOnly: true, set: &data.Set{Name: r.Data}}
-	stored.set.Test.Pixels = make([]byte, 784*10_000) // only the number of images is used
-	for _, x := range r.Rows {
-		stored.rows = append(stored.rows, x.Row)
+	var left strings.Builder
+	results, err := readResults(filepath.Join("results", folder), &left)
+	noError(t, err)
+	if left.Len() > 0 {
+		t.Error(left.String())
 	}
-	for _, x := range r.Results {
-		if !slices.Contains(stored.seeds, x.Seed) {
-			stored.seeds = append(stored.seeds, x.Seed)
+	return summaries(results)
+}
+
+// find returns the published summary of a row, or the summary of our runs.
+func find(all []summary, row string, published bool) (found summary) {
+	for _, s := range all {
+		if s.row == row && published == (s.protocol == publishedName) {
+			found = s
 		}
 	}
-	noError(t, stored.open())
-	return stored
+	return found
 }
 
-// after2000 returns the table of the run in results/2000, which did not stop early.
-func after2000(t *testing.T) *table {
-	table := stored(t, "full")
-	table.out, table.seeds = "results/2000", table.seeds[:1]
-	noError(t, table.open())
-	return table
-}
-
-func TestCheckedInTablesMatchTheirRuns(t *testing.T) {
+func TestFiguresMatchTheirRuns(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the last digits of numbers differ on machines that fuse multiplications and additions")
 	}
-	tables, err := filepath.Glob("results/*/" + tableFile)
-	if err != nil || len(tables) < 3 {
-		t.Fatalf("the tables are %v (%v)", tables, err)
+	for _, folder := range []string{"table", "150"} {
+		for name, want := range figures(stored(t, folder)) {
+			matches(t, filepath.Join("results", folder, name), want)
+		}
 	}
-	for _, name := range tables {
-		table := stored(t, filepath.Base(filepath.Dir(name)))
-		r := table.report()
-		if len(r.Results) != len(table.tasks) {
-			t.Errorf("%s contains the results of %d runs, want %d", table.out, len(r.Results), len(table.tasks))
-		}
-		for name, want := range r.files() {
-			if exists(table.out, name) { // full/ has no figures
-				matches(t, filepath.Join(table.out, name), want)
-			}
-		}
+	const run = "results/2000/vae-85547/" + metricsFile
+	all, err := readMetrics(run)
+	noError(t, err)
+	r := &trainingRun{state: state{Settings: model.Defaults(), Data: "mnist", Metrics: all}}
+	matches(t, "pictures/curve.svg", r.curve())
+	if !bytes.Equal(encodeMetrics(all), read(t, run)) {
+		t.Error("the metrics differ from the file after reading and writing")
 	}
 }
 
@@ -103,76 +96,73 @@ func TestTablesInTheREADMEMatchTheResults(t *testing.T) {
 	// columns returns four columns of a row of the table: the number of seeds, the ELBO, the NLL and the difference
 	// from the VAE.
 	columns := func(s summary) string {
-		if s.Seeds == 0 { // the row is not in the paper
-			return " – | – | – | – |"
-		}
 		less := ""
-		if s.Pairs > 0 {
-			less = signed(s.ToVAE, s.ToVAEError)
+		if s.pairs > 0 {
+			less = signed(s.toVAE, s.toVAEError)
 		}
-		return fmt.Sprintf(" %d | %.2f | %s | %s |", s.Seeds, s.ELBO, eval.PlusMinus(s.NLL, s.SeedSD), less)
+		return fmt.Sprintf(" %d | %.2f | %s | %s |", len(s.runs), s.elbo, eval.PlusMinus(s.nll, s.seedSD), less)
 	}
-	for _, row := range stored(t, "table").report().Rows {
-		contains("| `%s` |%s%s", row.Row, columns(row.Published), columns(row.Obtained))
+	table, long, full := stored(t, "table"), stored(t, "150"), stored(t, "full")
+	for _, s := range table {
+		if s.protocol != publishedName {
+			contains("| `%s` |%s%s", s.row, columns(find(table, s.row, true)), columns(s))
+		}
 	}
-	full, long := stored(t, "full").report(), stored(t, "150").report()
-	for _, row := range long.Rows {
-		sameWork := long.Epochs * row.config.StepCost() / full.Rows[0].config.StepCost()
-		contains("| `%s` |%s %.1f | %.1f |", row.Row, columns(row.Obtained), bestELBO(long.Results, row.Row, long.Epochs), bestELBO(full.Results, "vae", sameWork))
+	vae := find(full, "vae", false)
+	for _, row := range []string{"vae", "hvae-k5-free-varied"} {
+		s := find(long, row, false)
+		sameWork := 150 * s.config().StepCost() / vae.config().StepCost()
+		contains("| `%s` |%s %.1f | %.1f |", row, columns(s), bestELBO(s, 150), bestELBO(vae, sameWork))
 	}
-	evaluated := func(r result) string {
-		return fmt.Sprintf(" %d | %.2f ± %.2f | %s |", r.Epochs, r.ELBO, r.ELBOSD, eval.PlusMinus(r.NLL, r.NLLSD))
+	// evaluated returns columns of a run of the VAE. Published standard deviations are in publishedCSV.
+	evaluated := func(folder string, seed uint64) string {
+		var e evaluation
+		noError(t, json.Unmarshal(read(t, "results", folder, fmt.Sprintf("vae-%d", seed), evaluationFile), &e))
+		metrics, err := readMetrics(fmt.Sprintf("results/%s/vae-%d/%s", folder, seed, metricsFile))
+		noError(t, err)
+		return fmt.Sprintf(" %d | %.2f ± %.2f | %s |", len(metrics), e.ELBO, e.ELBOSD, eval.PlusMinus(e.NLL, e.NLLSD))
 	}
-	for _, obtained := range full.Results {
-		i := slices.IndexFunc(published(), func(r result) bool { return r.Run == obtained.Run })
-		contains("| %d |%s%s", obtained.Seed, evaluated(published()[i]), evaluated(obtained))
+	for line := range strings.Lines(publishedCSV) {
+		if f := strings.Split(strings.TrimSpace(line), ","); f[0] == "vae" {
+			var seed uint64
+			fmt.Sscan(f[1], &seed)
+			contains("| %d | %s | −%s ± %s | %s ± %s |%s", seed, f[2], f[3], f[4], f[5], f[6], evaluated("full", seed))
+		}
 	}
 	mean := func(s summary) string {
-		return fmt.Sprintf(" %.0f | %.2f | %s |", s.Epochs, s.ELBO, eval.PlusMinus(s.NLL, s.SeedSD))
+		return fmt.Sprintf(" %.0f | %.2f | %s |", s.epochs, s.elbo, eval.PlusMinus(s.nll, s.seedSD))
 	}
-	contains("| mean |%s%s", mean(full.Rows[0].Published), mean(full.Rows[0].Obtained))
-	contains("| 85547, in `2000/` | | | |%s", evaluated(after2000(t).report().Results[0]))
+	contains("| mean |%s%s", mean(find(full, "vae", true)), mean(vae))
+	contains("| 85547, in `2000/` | | | |%s", evaluated("2000", 85547))
 }
 
 // bestELBO returns the best validation ELBO of the first n epochs, averaged over the runs of a row.
-func bestELBO(results []result, row string, n int) eval.Number {
+func bestELBO(s summary, n int) float64 {
 	var best []float64
-	for _, r := range results {
-		if r.Row == row {
-			best = append(best, model.Best(r.metrics[:min(n, len(r.metrics))]).ValELBO)
-		}
+	for _, r := range s.runs {
+		best = append(best, model.Best(r.metrics[:min(n, len(r.metrics))]).ValELBO)
 	}
-	mean, _ := eval.MeanSD(best)
+	mean, _ := spread(best...)
 	return mean
 }
 
 func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
-	for _, c := range []struct {
-		file  string
-		run   task
-		table *table
-	}{
-		{"vae.safetensors", newTask("vae", 85547), after2000(t)},
-		{"hvae150.safetensors", newTask("hvae-k5-free-varied", 98765), stored(t, "150")},
+	for file, run := range map[string]string{
+		"vae.safetensors":     "2000/vae-85547",
+		"hvae150.safetensors": "150/hvae-k5-free-varied-98765",
 	} {
-		name := filepath.Join("results", c.file)
-		m, err := model.ReadCheckpoint(name)
+		m, err := readCheckpoint(filepath.Join("results", file))
 		noError(t, err)
-		want, err := parseRow(c.run.Row)
+		metrics, err := readMetrics(filepath.Join("results", run, metricsFile))
 		noError(t, err)
-		metrics, err := readMetrics(openRun(t, c.table, c.run))
-		if best := model.Best(metrics); err != nil || m.Config != want || m.Seed != c.run.Seed || m.Epoch != best.Epoch || m.ELBO != best.ValELBO {
-			t.Errorf("%s contains %+v, seed %d, epoch %d, validation ELBO %v, but the run is %+v with the best epoch %+v (error: %v)", name, m.Config, m.Seed, m.Epoch, m.ELBO, c.run, best, err)
+		name := runName.FindStringSubmatch(filepath.Base(run))
+		config, err := parseRow(name[1])
+		best := model.Best(metrics)
+		if err != nil || m.Config != config || fmt.Sprint(m.Seed) != name[2] || m.Epoch != best.Epoch || m.ELBO != best.ValELBO {
+			t.Errorf("%s contains %+v, seed %d, epoch %d, validation ELBO %v, but the best epoch of the run %s is %+v (%v)",
+				file, m.Config, m.Seed, m.Epoch, m.ELBO, run, best, err)
 		}
 	}
-}
-
-func openRun(t *testing.T, table *table, k task) *os.Root {
-	t.Helper()
-	root, err := table.root.OpenRoot(k.Run)
-	noError(t, err)
-	t.Cleanup(func() { root.Close() })
-	return root
 }
 
 func TestTableOfUntiedRunsMatchesTheResults(t *testing.T) {
@@ -187,9 +177,9 @@ func TestTableOfUntiedRunsMatchesTheResults(t *testing.T) {
 	} {
 		var elbos, nlls, differences, volumes []string
 		for _, end := range c.folders {
-			var untied, tied record
-			err := errors.Join(json.Unmarshal(read(t, "results", c.untied+end, evaluationFile), &untied), json.Unmarshal(read(t, "results", c.tied+end, evaluationFile), &tied))
-			noError(t, err)
+			var untied, tied evaluation
+			noError(t, json.Unmarshal(read(t, "results", c.untied+end, evaluationFile), &untied))
+			noError(t, json.Unmarshal(read(t, "results", c.tied+end, evaluationFile), &tied))
 			metrics := jsonLines[model.Metrics](t, string(read(t, "results", c.untied+end, metricsFile)))
 			last := metrics[len(metrics)-1]
 			elbos, nlls = append(elbos, fmt.Sprintf("%.2f", untied.ELBO)), append(nlls, fmt.Sprintf("%.2f", untied.NLL))
@@ -277,48 +267,81 @@ func TestTableOfEqualWorkMatchesTheResults(t *testing.T) {
 	}
 }
 
-// A result must be refused if it is damaged, if values are missing, or if it does not match its table or the metrics of
-// its run.
-func TestDamagedResultsAreRefused(t *testing.T) {
-	table := stored(t, "full")
-	results, metrics := read(t, table.out, table.tasks[0].Run, evaluationFile), read(t, table.out, table.tasks[0].Run, metricsFile)
-	table.out = t.TempDir()
-	folder := filepath.Join(table.out, table.tasks[0].Run)
-	noError(t, errors.Join(os.Mkdir(folder, 0o755), table.open()))
-	state := func(results, metrics []byte) (status, error) {
-		write(t, results, folder, evaluationFile)
-		write(t, metrics, folder, metricsFile)
-		return table.read(0)
+func TestRowsMatchTheirNames(t *testing.T) {
+	rows := map[string]bool{"vae-l12": true, "vae-m3": true, "hvae-k1-untied": true}
+	for _, r := range published() {
+		rows[r.row] = true
 	}
-	s, err := state(results, metrics)
-	if s.State != "done" || err != nil {
-		t.Fatalf("a valid result is %s (error %v)", s.State, err)
-	}
-	replaced := func(b []byte, old, new string) []byte {
-		if !bytes.Contains(b, []byte(old)) {
-			t.Fatalf("the file lacks %s", old)
+	for row := range rows {
+		c, err := parseRow(row)
+		name := c.Kind
+		switch {
+		case c.Importance:
+			name += fmt.Sprintf("-l%d", c.Draws)
+		case c.Draws > 0:
+			name += fmt.Sprintf("-m%d", c.Draws)
+		case c.K > 0:
+			name += fmt.Sprintf("-k%d-%s", c.K, c.Tempering)
 		}
-		return bytes.Replace(b, []byte(old), []byte(new), 1)
-	}
-	number, epochs, last := fmt.Sprint(s.NLLs[1]), fmt.Sprintf("\"epochs\": %d", s.Epochs), bytes.LastIndex(metrics, []byte("{"))
-	for name, c := range map[string][2][]byte{
-		"truncated":                    {results[:len(results)/2], metrics},
-		"null in an array":             {replaced(results, number, "null"), metrics},
-		"an empty array":               {replaced(results, "\"nlls\": [", "\"nlls\": [],\n \"x\": ["), metrics},
-		"fewer numbers":                {replaced(results, number+",\n  ", ""), metrics},
-		"a lost digit":                 {replaced(results, number, number[:len(number)-1]), metrics},
-		"a missing field":              {replaced(results, epochs+",", ""), metrics},
-		"null as a number":             {replaced(results, epochs, "\"epochs\": null"), metrics},
-		"another data name":            {replaced(results, "\"mnist\"", "\"synthetic\""), metrics},
-		"another run":                  {read(t, "results/full/vae-12345", evaluationFile), read(t, "results/full/vae-12345", metricsFile)},
-		"another table":                {read(t, "results/table/vae-85547", evaluationFile), read(t, "results/table/vae-85547", metricsFile)},
-		"fewer epochs":                 {results, metrics[:last]},
-		"another epoch":                {results, replaced(metrics, "\"epoch\":1,", "\"epoch\":2,")},
-		"a changed learning rate":      {results, replaced(metrics, "}\n", ",\"lr\":0.0001}\n")},
-		"another best validation ELBO": {results, replaced(metrics, "\"val_elbo\":-", "\"val_elbo\":-1")},
-	} {
-		if s, err := state(c[0], c[1]); s.State != "open" || err == nil || strings.ContainsAny(err.Error(), "{\n") {
-			t.Errorf("%s: the state is %s and the error %v, want one line without Go values", name, s.State, err)
+		if c.K > 1 {
+			name += map[bool]string{true: "-varied", false: "-shared"}[c.VaryEps]
 		}
+		if err != nil || name != row || len(rows) != 27+3 {
+			t.Errorf("the row %s has the model %+v (%v)", row, c, err)
+		}
+	}
+	for _, name := range []string{"", "hvae", "vae-k1-none", "hvae-k0-none", "hvae-k1-none-shared", "hvae-k5-free", "hvae-k05-free-varied", "hvae-k5-free-both", "vae-l0"} {
+		if c, err := parseRow(name); err == nil {
+			t.Errorf("parseRow accepts %q as %v", name, c)
+		}
+	}
+}
+
+// The expected hash is the SHA-256 of the sorted lines in the CSV blocks of the paper's source, with the columns Model,
+// K and Tempering replaced by the name of the row.
+func TestPublishedRunsAreThoseOfThePaper(t *testing.T) {
+	const want = "531a12d9f2168001342ad05cef9c2e7974a3c8b60313111fbb8f81148d4ffb96"
+	lines := slices.Sorted(strings.Lines(publishedCSV[strings.IndexByte(publishedCSV, '\n')+1:]))
+	if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(lines, "")))); len(lines) != 57 || sum != want {
+		t.Errorf("published.csv contains %d runs with the hash %s, want 57 runs with the hash %s", len(lines), sum, want)
+	}
+}
+
+// The expected values were computed by hand from the NLLs. Two values a and b have the standard deviation |a − b|/√2.
+func TestSummariesCompareRunsOfTheSameSeedAndProtocol(t *testing.T) {
+	run := func(row string, seed uint64, protocol string, nll eval.Number) result {
+		return result{row: row, seed: seed, protocol: protocol, epochs: 10 * int(seed), elbo: -nll - 2, nll: nll}
+	}
+	all := summaries([]result{
+		run("vae", 1, "p", 90), run("vae", 2, "p", 91), run("vae", 1, "q", 70), run("hvae-k1-none", 1, "p", 89),
+		run("hvae-k1-none", 2, "p", 90.5), run("hvae-k1-none", 3, "p", 92.5), run("hvae-k1-none", 3, "q", 60),
+	})
+	got := ""
+	for _, s := range all {
+		got += strings.Join(strings.Fields(s.String()), " ") + "\n"
+	}
+	const want = `vae p 2 15 -92.50 90.50 ± 0.71 –
+vae q 1 10 -72.00 70.00 –
+hvae-k1-none p 3 20 -92.67 90.67 ± 1.76 -0.75 ± 0.25
+hvae-k1-none q 1 30 -62.00 60.00 –
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the summaries differ (-want +got):\n%s", diff)
+	}
+}
+
+// The encoder's mean of z is 10²⁰, so log p(z) is −∞ in float32. The run must then return an error.
+func TestAnInfiniteValidationELBOIsAnError(t *testing.T) {
+	s := model.Defaults()
+	s.Latent, s.Train = 1, 20
+	r, err := newRun(t.TempDir(), s, digits(t), nil)
+	noError(t, err)
+	for _, p := range r.params {
+		if p.Name == "encoder.mean.bias" {
+			p.Value.Fill(1e20)
+		}
+	}
+	if _, err := r.validate(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "the ELBO is -Inf") {
+		t.Errorf("the error is %v, want an error that names the ELBO -Inf", err)
 	}
 }

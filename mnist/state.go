@@ -2,94 +2,97 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/gob"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
-	"strings"
 
-	"hvae/bench/atomicfile"
-	"hvae/bench/filelock"
+	"hvae/hvae"
 	"hvae/mnist/model"
 )
 
-// The files of a run. The program can compute the contents of all other files again from stateFile.
+// The files of a run. All other files can be written again from the state.
 const (
-	stateFile      = "state.safetensors" // all data for resuming the run
-	modelFile      = "model.safetensors" // weights after the best epoch
-	metricsFile    = "metrics.jsonl"     // a JSON object for each epoch
-	curveFile      = "curve.svg"         // plot of the metrics
-	samplesFile    = "samples.png"       // digits that the model generates
-	evaluationFile = "evaluation.json"   // written by the table command after training
+	stateFile   = "state.gob.gz"
+	modelFile   = "model.safetensors" // weights after the best epoch
+	metricsFile = "metrics.jsonl"     // a JSON object for each epoch
+	curveFile   = "curve.svg"         // plot of the metrics
+	samplesFile = "samples.png"       // digits that the model generates
 
-	lockFile = ".lock" // empty; locked while the train or table command uses the folder
+	stateFormat = "hvae-mnist-state/4"
+	gzipMagic   = "\x1f\x8b" // the first two bytes of every gzip file
 )
 
-// A folder is the folder of a run, which this process has opened and locked. If the folder is moved, the process
-// continues to use it, and ignores a new folder at the old path.
-type folder struct {
-	*os.Root
-	lock *os.File
+// A state holds all data for resuming a training run except the images. It is stored as gob, compressed with gzip.
+type state struct {
+	Format     string
+	Settings   model.Settings
+	Data       string // name of the dataset
+	DataSHA256 string
+	Metrics    []model.Metrics     // of all finished epochs
+	Trainer    hvae.State[float32] // parameters after the last epoch, and averages of the optimiser
+	Best       []byte              // contents of modelFile; empty before the end of the first epoch
 }
 
-// lockFolder locks root, the folder of a run, until close is called. If another process has locked it, the error wraps
-// filelock.ErrInUse. If the argument err is not nil, lockFolder returns it and locks nothing.
-func lockFolder(root *os.Root, err error) (*folder, error) {
+// encode returns the contents of the state file.
+func (s *state) encode() []byte {
+	var b bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&b, gzip.HuffmanOnly) // higher levels take much longer and hardly save space
+	gob.NewEncoder(z).Encode(s)                       // cannot fail, because it writes to memory
+	z.Close()
+	return b.Bytes()
+}
+
+// decodeState decodes the contents of a state file. It returns an error if the file is damaged or in another format.
+func decodeState(b []byte) (s *state, err error) {
+	var plain []byte
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err == nil {
+		plain, err = io.ReadAll(z) // up to the checksum at the end, before anything is decoded
+	}
+	if err == nil {
+		err = gob.NewDecoder(bytes.NewReader(plain)).Decode(&s)
+	}
+	if err == nil && s.Format != stateFormat {
+		err = fmt.Errorf("its format is %.40q, not %q", s.Format, stateFormat)
+	}
+	if err == nil {
+		err = s.Settings.Check()
+	}
 	if err != nil {
-		return nil, err
-	}
-	lock, err := filelock.Take(root, lockFile)
-	if errors.Is(err, filelock.ErrInUse) {
-		err = fmt.Errorf("the run in %s is %w", root.Name(), err)
-	}
-	return &folder{root, lock}, err
-}
-
-func (f *folder) close() {
-	f.lock.Close()
-	f.Root.Close()
-}
-
-// unlessMissing returns err, or nil if err reports that a file does not exist.
-func unlessMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-// write creates or replaces a file of the run.
-func (f *folder) write(file string, b []byte) error {
-	return atomicfile.WriteIn(f.Root, ".tmp", file, b)
-}
-
-// readState reads the state of the run in a folder. If there is no state file, the error wraps fs.ErrNotExist.
-func readState(root *os.Root) (*model.State, error) {
-	b, err := atomicfile.ReadIn(root, stateFile)
-	if err != nil {
-		return nil, err
-	}
-	s, err := model.DecodeState(b)
-	if err != nil {
-		return nil, fmt.Errorf("%s cannot be read: %w", filepath.Join(root.Name(), stateFile), err)
+		return nil, fmt.Errorf("it is damaged, or not a state of this version of the program: %w", err)
 	}
 	return s, nil
 }
 
-// differences returns a text such as "seed = 1, not 2", which lists the fields in which two structs of the same type
-// differ. It uses the names of the fields in JSON.
-func differences(old, current any) string {
-	var all []string
-	a, b := reflect.ValueOf(old), reflect.ValueOf(current)
-	for _, f := range reflect.VisibleFields(a.Type()) {
-		if x, y := a.FieldByIndex(f.Index), b.FieldByIndex(f.Index); !f.Anonymous && !x.Equal(y) {
-			all = append(all, fmt.Sprintf("%s = %v, not %v", f.Tag.Get("json"), x, y))
-		}
+// readState reads the state in the folder of a run. It returns nil if there is no state.
+func readState(folder string) (*state, error) {
+	name := filepath.Join(folder, stateFile)
+	b, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	return strings.Join(all, "; ")
+	if err != nil {
+		return nil, err
+	}
+	s, err := decodeState(b)
+	if err != nil {
+		err = fmt.Errorf("%s cannot be read: %w", name, err)
+	}
+	return s, err
+}
+
+// last returns the model after the last epoch.
+func (s *state) last() (model.Checkpoint, error) {
+	c := model.Checkpoint{Config: s.Settings.Config, Seed: s.Settings.Seed, Epoch: len(s.Metrics)}
+	c.Data, c.DataSHA256 = s.Data, s.DataSHA256
+	c.Params = model.NewParams[float32](c.Config, 0, c.Seed)
+	return c, model.NewTrainer(s.Settings, c.Params, nil).Restore(s.Trainer)
 }
 
 // encodeMetrics returns the contents of metricsFile.
@@ -99,16 +102,4 @@ func encodeMetrics(all []model.Metrics) []byte {
 		json.NewEncoder(&lines).Encode(m) // cannot fail, because all numbers are finite
 	}
 	return lines.Bytes()
-}
-
-// readMetrics reads the metrics of all epochs from the folder of a run. It returns nil if there is no metrics file. It
-// detects no damage (see record.digest and trainingRun.check).
-func readMetrics(root *os.Root) (all []model.Metrics, err error) {
-	b, err := atomicfile.ReadIn(root, metricsFile)
-	for line := range bytes.Lines(b) {
-		var m model.Metrics
-		json.Unmarshal(line, &m)
-		all = append(all, m)
-	}
-	return all, unlessMissing(err)
 }

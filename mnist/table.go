@@ -1,309 +1,346 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
+	_ "embed"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
-	"hvae/bench/atomicfile"
 	"hvae/bench/command"
-	"hvae/bench/filelock"
-	"hvae/mnist/data"
+	"hvae/bench/plot"
 	"hvae/mnist/eval"
 	"hvae/mnist/model"
 )
 
-// A table holds the data of the table command, which trains and evaluates the models of Table 1. Runs with the same
-// seed use the same random numbers, so the difference between their NLLs has a smaller standard error than each NLL.
-type table struct {
-	protocol
-	out    string   // folder of the table, which contains a folder for each run
-	rows   []string // nil for the published rows
-	seeds  []uint64
-	folder string // folder of the images
-	number int    // number of the task to run; -1 for all tasks
+const (
+	aboutTable = `Prints the results of runs below the paper's Table 1: mnist table DIR
 
-	listOnly, asJSON bool
-	stdout, stderr   io.Writer
+DIR/ROW-SEED has the files of a run (mnist train -row ROW -seed SEED) and its evaluation (mnist eval -o evaluation.json).
+The figures table1.svg and budget.svg are written to DIR.`
 
-	set   *data.Set
-	tasks []task
-	root  *os.Root // the open folder out; nil if listOnly is true and the folder does not exist
+	header = `NLL (± standard deviation over seeds) and ELBO in nats, and the NLL minus the NLL of the VAE with the same seed and protocol
+(± standard error). A protocol consists of the data, the maximum number of epochs, and the test images and samples per image.
+
+%-22s%-46s seeds epochs    ELBO            NLL     minus VAE
+`
+
+	evaluationFile = "evaluation.json"
+	publishedName  = "published" // protocol of published results
+)
+
+// publishedCSV contains the 57 runs of Table 1: means and standard deviations over three evaluations, from
+// the LaTeX source of the paper's appendix.
+//
+//go:embed published.csv
+var publishedCSV string
+
+// A result is the result of a run, published in the paper or computed by this program. ELBO and NLL are in nats.
+type result struct {
+	row      string
+	seed     uint64
+	protocol string // how the run was trained and evaluated
+	epochs   int    // number of epochs trained
+	elbo     eval.Number
+	nll      eval.Number
+	metrics  []model.Metrics // of all epochs; nil if published
 }
 
-// A protocol holds the settings that are the same for all results of a table. They are stored in table.json.
-type protocol struct {
-	Data     string `json:"data"`       // name of the dataset, set by the method open
-	Epochs   int    `json:"max_epochs"` // maximum number of epochs
-	Patience int    `json:"patience"`   // training ends after this number of epochs without a better validation ELBO
-	Train    int    `json:"train"`      // number of training images; 0 for all
-	Images   int    `json:"images"`     // number of test images; the method open replaces 0 by all
-	Samples  int    `json:"samples"`    // number of importance samples for each image
-	Runs     int    `json:"runs"`       // number of evaluations of each run
-}
-
-// makeTable runs the table command.
-func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	t := &table{seeds: defaultSeeds, stdout: stdout, stderr: stderr}
-	if err := t.flags().Parse(args); err != nil {
-		return err
+// table runs the table command.
+func table(_ context.Context, args []string, stdout, stderr io.Writer) error {
+	folder := ""
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		folder = args[0]
+		args = args[1:]
 	}
-	if t.out == "" {
-		return command.UsageError("-out is missing: specify a folder for the runs")
+	err := command.Parse(flag.NewFlagSet("mnist table", flag.ContinueOnError), aboutTable, args)
+	if err == nil && folder == "" {
+		err = command.Usage("the folder of the runs is missing: mnist table DIR")
 	}
-	if t.set, err = loadTestImages(data.Load, t.folder, model.Checkpoint{}, t.Images, "limit", stderr); err != nil {
-		return err
-	}
-	if err := t.open(); err != nil {
-		return err
-	}
-	if t.listOnly {
-		t.list()
-		return nil
-	}
-	return t.run(ctx)
-}
-
-// flags defines the flags of the table command, which set fields of t.
-func (t *table) flags() *command.Flags {
-	f := command.NewFlags()
-	f.StringVar(&t.out, "out", "", "`folder` for the table and its run folders (required)")
-	command.List(f, &t.rows, "rows", "`rows` of the table, separated by commas, such as vae,hvae-k1-none,hvae-k5-free-varied\n(default the paper's 27 rows)", func(row string) (string, error) {
-		_, err := parseRow(row)
-		return row, err
-	})
-	command.List(f, &t.seeds, "seeds", "`seeds` of each row, separated by commas (default the paper's: 85547,12345,98765)", func(s string) (uint64, error) {
-		return strconv.ParseUint(s, 10, 64)
-	})
-	f.Range(&t.Epochs, "epochs", 2000, 1, 1_000_000, "maximum `number` of epochs")
-	f.Range(&t.Patience, "patience", 100, 1, 1_000_000, "stop after this `number` of epochs without a better validation ELBO")
-	f.Count(&t.Train, "train", 0, 0, "`number` of training images; 0 for all")
-	f.Count(&t.Images, "limit", 0, 0, "`number` of test images to evaluate, starting with the first; 0 for all")
-	f.Count(&t.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
-	f.Count(&t.Runs, "runs", 3, 1, "`number` of evaluations of each run, each with freshly binarised images; ± is the standard\ndeviation over evaluations")
-	dataFlag(f, &t.folder)
-	f.BoolVar(&t.listOnly, "list", false, "only list the runs and their status: done, running or open")
-	f.IntVar(&t.number, "task", -1, "train and evaluate only the run with this `number` in the output of -list; -1 for all runs")
-	f.BoolVar(&t.asJSON, "json", false, "print a JSON object on each line: one for each finished run, then one for each row")
-	return f
-}
-
-// open plans the tasks, opens the folder of the table and checks that the stored protocol, if any, equals t.protocol.
-func (t *table) open() (err error) {
-	t.tasks, t.Data, t.Images = plan(t.rows, t.seeds), t.set.Name, cmp.Or(t.Images, t.set.Test.Len())
-	if t.number < -1 || t.number >= len(t.tasks) {
-		return command.UsageError("invalid value %d for flag -task: it must be from 0 to %d", t.number, len(t.tasks)-1)
-	}
-	open := createFolder
-	if t.listOnly {
-		open = os.OpenRoot
-	}
-	if t.root, err = open(t.out); err != nil {
-		return unlessMissing(err)
-	}
-	b, err := atomicfile.ReadIn(t.root, tableFile)
 	if err != nil {
-		return unlessMissing(err)
+		return err
 	}
-	var stored protocol
-	if json.Unmarshal(b, &stored) != nil {
-		return fmt.Errorf("%s is damaged: move it away, and the program writes it again from the results of the runs", filepath.Join(t.out, tableFile))
+	results, err := readResults(folder, stderr)
+	if err != nil {
+		return err
 	}
-	if wrong := differences(stored, t.protocol); wrong != "" {
-		return fmt.Errorf("the table in %s was made with %s: use the same settings, or another folder with -out", t.out, wrong)
+	lines := summaries(results)
+	for name, figure := range figures(lines) {
+		if err := command.WriteFile(filepath.Join(folder, name), figure, os.Rename); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(stdout, header, "", "")
+	for _, s := range lines {
+		fmt.Fprintln(stdout, s)
 	}
 	return nil
 }
 
-// print prints v as a line of JSON or text. It ignores write errors, because the table's files contain all results.
-func (t *table) print(v fmt.Stringer) {
-	if t.asJSON {
-		json.NewEncoder(t.stdout).Encode(v)
-	} else {
-		fmt.Fprintln(t.stdout, v)
-	}
-}
-
-// list prints a line for each run. If t.asJSON is false, it also prints how many runs are done, running and open.
-func (t *table) list() {
-	count := map[string]int{}
-	for i := range t.tasks {
-		s, err := t.read(i)
-		if err != nil {
-			s.Error = err.Error()
+// published returns the results of Table 1: first the VAEs, then the HVAEs, ordered by K, tempering and ε.
+func published() (results []result) {
+	for line := range strings.Lines(publishedCSV) {
+		r := result{protocol: publishedName}
+		var elboSD, nllSD float64 // over evaluations
+		fields := strings.ReplaceAll(line, ",", " ")
+		n, _ := fmt.Sscan(fields, &r.row, &r.seed, &r.epochs, &r.elbo, &elboSD, &r.nll, &nllSD)
+		if n == 7 { // not the header
+			r.elbo = -r.elbo
+			results = append(results, r)
 		}
-		count[s.State]++
-		t.print(s)
 	}
-	if !t.asJSON {
-		const format = "%d runs: %d done, %d running, %d open\n"
-		fmt.Fprintf(t.stdout, format, len(t.tasks), count["done"], count["running"], count["open"])
-	}
+	return results
 }
 
-// run does all tasks, or only the task t.number if it is not negative, and prints their results. With all tasks, it
-// skips runs that another process is training, and prints the table at the end.
-func (t *table) run(ctx context.Context) error {
-	if err := t.write(); err != nil { // from now on, a command with another protocol is refused
-		return err
+// rowName matches the names of rows, and runName the names of folders of runs, ROW-SEED.
+var (
+	rowName = regexp.MustCompile(`^(?:vae(?:-([lm])([1-9]\d{0,2}))?|hvae-k([1-9]\d*)-(none|fixed|free|untied)(-shared|-varied)?)$`)
+	runName = regexp.MustCompile(`^(.+)-(\d+)$`)
+)
+
+// parseRow returns the model of the named row, such as vae, hvae-k1-none or hvae-k10-free-varied. If K > 1, the name
+// ends in shared (all steps have the same step sizes) or varied (each step has separate step sizes).
+func parseRow(name string) (model.Config, error) {
+	c := model.Defaults().Config
+	if m := rowName.FindStringSubmatch(name); m != nil {
+		c.Kind, _, _ = strings.Cut(name, "-")
+		c.Importance = m[1] == "l"
+		c.Draws, _ = strconv.Atoi("0" + m[2])
+		c.K, _ = strconv.Atoi("0" + m[3]) // Check rejects large numbers
+		c.Tempering = cmp.Or(m[4], "none")
+		c.VaryEps = m[5] == "-varied"
+		if c.Check() == nil && (c.K > 1) == (m[5] != "") {
+			return c, nil
+		}
 	}
-	var failed []string
-	for i, k := range t.tasks {
-		if t.number >= 0 && t.number != i {
+	return c, fmt.Errorf("there is no row %.40q: a row must be vae, vae-lL (L importance samples), vae-mL (mean of L draws), hvae-k1-TEMPERING or hvae-kK-TEMPERING-EPS, where K > 1, TEMPERING is none, fixed, free or untied, and EPS is shared or varied", name)
+}
+
+// readResults returns the results of the runs in a folder, after the published results of the same rows. It omits runs
+// without a valid evaluation, and prints the reason.
+func readResults(folder string, stderr io.Writer) (results []result, err error) {
+	entries, err := os.ReadDir(folder)
+	for _, e := range entries {
+		name := runName.FindStringSubmatch(e.Name())
+		if name == nil {
 			continue
 		}
-		r, err := t.do(ctx, i)
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return err
-		case errors.Is(err, filelock.ErrInUse) && t.number < 0:
-			fmt.Fprintln(t.stderr, err)
-		case err != nil:
-			fmt.Fprintf(t.stderr, "%s: %v\n", k.Run, err)
-			failed = append(failed, k.Run)
-		default:
-			t.print(r)
+		r := result{row: name[1]}
+		config, err := parseRow(r.row)
+		if err == nil {
+			r.seed, err = strconv.ParseUint(name[2], 10, 64)
 		}
+		if err == nil {
+			err = r.read(filepath.Join(folder, e.Name()), config)
+		}
+		if err != nil {
+			fmt.Fprintf(stderr, "%s is left out: %v\n", e.Name(), err)
+			continue
+		}
+		results = append(results, r)
 	}
-	if t.number < 0 {
-		t.printRows(t.report())
+	if err == nil && results == nil {
+		err = fmt.Errorf("%s contains no run of a row with an evaluation", folder)
 	}
-	if failed != nil {
-		return fmt.Errorf("%d of %d runs failed: %s", len(failed), len(t.tasks), strings.Join(failed, ", "))
+	reference := slices.DeleteFunc(published(), func(p result) bool {
+		return !slices.ContainsFunc(results, func(r result) bool { return r.row == p.row })
+	})
+	return append(reference, results...), err
+}
+
+// read reads the result of the run in a folder. It returns an error unless the run was trained to its end with the
+// settings of its row, and its best epoch was evaluated on images of the same dataset.
+func (r *result) read(folder string, config model.Config) error {
+	var e evaluation
+	b, err := os.ReadFile(filepath.Join(folder, evaluationFile))
+	if err == nil {
+		err = json.Unmarshal(b, &e)
 	}
+	if err == nil {
+		r.metrics, err = readMetrics(filepath.Join(folder, metricsFile))
+	}
+	if err != nil {
+		return err
+	}
+	if e.Settings == nil {
+		return fmt.Errorf("%s does not contain the settings of the run: evaluate its folder", evaluationFile)
+	}
+	s, want := *e.Settings, model.Defaults()
+	want.Config = config
+	want.Seed = r.seed
+	want.Epochs, want.Data, want.Recompute = s.Epochs, s.Data, s.Recompute // may differ
+	otherRate := func(m model.Metrics) bool { return m.Rate != 0 && m.Rate != want.Rate }
+	switch {
+	case s != want || slices.ContainsFunc(r.metrics, otherRate):
+		return errors.New("it was not trained with the settings of its row")
+	case model.Ended(r.metrics, s.Epochs, s.Patience) == "":
+		return errors.New("its training has not ended")
+	case model.Best(r.metrics).Epoch != e.Epoch:
+		return errors.New("its best epoch has not been evaluated")
+	case e.Trained != e.Data:
+		return fmt.Errorf("it was trained on %.40q, but evaluated on %.40q", e.Trained, e.Data)
+	}
+	r.protocol = fmt.Sprintf("%s, %d epochs, %d images, %d samples", e.Data, s.Epochs, e.Images, e.Samples)
+	r.epochs = len(r.metrics)
+	r.elbo, r.nll = e.ELBO, e.NLL
 	return nil
 }
 
-// do returns the result of a task. Unless its run is finished, it trains and evaluates the model.
-func (t *table) do(ctx context.Context, number int) (r result, err error) {
-	k := t.tasks[number]
-	if err := t.root.MkdirAll(k.Run, 0o755); err != nil {
-		return r, err
+// readMetrics reads the metrics of all epochs.
+func readMetrics(name string) (all []model.Metrics, err error) {
+	b, err := os.ReadFile(name)
+	for line := range bytes.Lines(b) {
+		var m model.Metrics
+		if err := json.Unmarshal(line, &m); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		all = append(all, m)
 	}
-	f, err := lockFolder(t.root.OpenRoot(k.Run))
-	if err != nil {
-		return r, err
-	}
-	defer f.close()
-	if s, err := t.read(number); err != nil || s.State == "done" {
-		return s.result, err
-	}
-	training, err := t.start(k, f)
-	if err != nil {
-		return r, err
-	}
-	fmt.Fprintf(t.stderr, "training %s, %d of %d\n", k.Run, number+1, len(t.tasks))
-	if err := training.train(ctx, f, io.Discard, t.stderr, "start the same command again to continue"); err != nil {
-		return r, err
-	}
-	fmt.Fprintf(t.stderr, "evaluating %s, %d of %d\n", k.Run, number+1, len(t.tasks))
-	c := model.Checkpoint{Config: training.Settings.Config, Params: training.Best}
-	images, o := eval.Images{Set: t.set, N: t.Images, Seed: k.Seed}, eval.Options{Samples: t.Samples, Runs: t.Runs}
-	e, err := eval.Evaluate(ctx, c, images, o, t.stderr)
-	if err != nil {
-		return r, err
-	}
-	r = result{task: k, Epochs: len(training.Metrics), Seconds: e.Seconds, metrics: training.Metrics}
-	r.ELBO, r.ELBOSD, r.ELBOs = e.ELBO, e.ELBOSD, e.ELBOs
-	r.NLL, r.NLLSD, r.NLLs = e.NLL, e.NLLSD, e.NLLs
-	for _, m := range r.metrics {
-		r.Seconds += m.Seconds
-	}
-	x := record{protocol: t.protocol, result: r}
-	x.SHA256 = x.digest()
-	if err := f.write(evaluationFile, encode(x)); err != nil {
-		return r, err
-	}
-	return r, t.write()
+	return all, err
 }
 
-// start returns the training run of a task, which continues from the state in its folder if there is one. It returns an
-// error if this state has settings other than the table's.
-func (t *table) start(k task, f *folder) (*trainingRun, error) {
-	s := model.Defaults()
-	s.Config, _ = parseRow(k.Row)
-	s.Seed, s.Epochs, s.Patience, s.Train = k.Seed, t.Epochs, t.Patience, t.Train
-	old, err := readState(f.Root)
-	if err := unlessMissing(err); err != nil {
-		return nil, err
-	}
-	if old != nil {
-		s.Data, s.Recompute = old.Settings.Data, old.Settings.Recompute // do not affect the results
-		if wrong := differences(old.Settings, s); wrong != "" || old.RateChanged {
-			return nil, fmt.Errorf("the run does not match this table: it was started with %s", cmp.Or(wrong, "another lr"))
+// A summary contains statistics of the runs of a row with the same protocol. ELBO, NLL and epochs are means over seeds.
+type summary struct {
+	row, protocol     string
+	runs              []result // for each seed
+	epochs, elbo, nll eval.Number
+	seedSD            eval.Number // standard deviation of the NLL over seeds
+
+	// toVAE is the NLL minus the NLL of the VAE with the same seed and protocol, averaged over the seeds that both
+	// rows have. toVAEError is its standard error. The number of these seeds, pairs, is 0 for the VAE itself.
+	toVAE, toVAEError eval.Number
+	pairs             int
+}
+
+// summarise returns the summary of a row and protocol.
+func summarise(row, protocol string, results []result) summary {
+	s := summary{row: row, protocol: protocol}
+	var epochs, elbos, nlls, differences []float64
+	for _, r := range results {
+		if r.row != row || r.protocol != protocol {
+			continue
+		}
+		s.runs = append(s.runs, r)
+		epochs = append(epochs, float64(r.epochs))
+		elbos = append(elbos, float64(r.elbo))
+		nlls = append(nlls, float64(r.nll))
+		for _, v := range results {
+			if v.row == "vae" && row != "vae" && v.protocol == protocol && v.seed == r.seed {
+				differences = append(differences, float64(r.nll-v.nll))
+			}
 		}
 	}
-	return newRun(s, *t.set, old)
+	s.pairs = len(differences)
+	s.epochs, _ = eval.MeanSD(epochs)
+	s.elbo, _ = eval.MeanSD(elbos)
+	s.nll, s.seedSD = eval.MeanSD(nlls)
+	s.toVAE, s.toVAEError = eval.MeanSE(differences)
+	return s
 }
 
-// A record holds the contents of evaluationFile.
-type record struct {
-	protocol
-	result
-	SHA256 string `json:"sha256"` // digest of the other fields and of the metrics
-}
-
-// digest returns the SHA-256 of the file with an empty digest, followed by the metrics.
-func (x record) digest() string {
-	x.SHA256 = ""
-	return fmt.Sprintf("%x", sha256.Sum256(append(encode(x), encodeMetrics(x.metrics)...)))
-}
-
-// encode returns v as JSON. All numbers in v must be finite.
-func encode(v any) []byte {
-	b, _ := json.MarshalIndent(v, "", " ")
-	return append(b, '\n')
-}
-
-// read returns the status of the task with the given number. It returns an error if a file is damaged or does not
-// belong to the table. It does not need the weights of a finished run. Only -list tests whether a run is locked.
-func (t *table) read(number int) (s status, err error) {
-	k := t.tasks[number]
-	s = status{Task: number, State: "open", result: result{task: k}}
-	if t.root == nil {
-		return s, nil
-	}
-	root, err := t.root.OpenRoot(k.Run)
-	if err != nil {
-		return s, unlessMissing(err)
-	}
-	defer root.Close()
-	if t.listOnly && filelock.Held(root, lockFile) {
-		s.State = "running"
-	}
-	if s.metrics, err = readMetrics(root); err != nil {
-		return s, err
-	}
-	s.Epochs = len(s.metrics)
-	b, err := atomicfile.ReadIn(root, evaluationFile)
-	if err != nil {
-		return s, unlessMissing(err)
-	}
-	x := record{result: result{metrics: s.metrics}}
-	err = json.Unmarshal(b, &x)
-	if err != nil || x.task != k || x.protocol != t.protocol || x.SHA256 != x.digest() {
-		return s, fmt.Errorf("%s is damaged, or does not match this table and the metrics of the run; move the file away to evaluate the run again from its %s",
-			filepath.Join(root.Name(), evaluationFile), stateFile)
-	}
-	s.State, s.result = "done", x.result
-	return s, nil
-}
-
-// write writes the files of the table. If two processes write at the same time, the table may lack the latest result
-// until the next command writes it.
-func (t *table) write() error {
-	for name, content := range t.report().files() {
-		if err := atomicfile.WriteIn(t.root, "", name, content); err != nil {
-			return err
+// summaries returns a summary for each row and protocol, ordered by rows.
+func summaries(results []result) (all []summary) {
+	for _, first := range results {
+		for _, r := range results {
+			known := func(s summary) bool { return s.row == r.row && s.protocol == r.protocol }
+			if r.row == first.row && !slices.ContainsFunc(all, known) {
+				all = append(all, summarise(r.row, r.protocol, results))
+			}
 		}
 	}
-	return nil
+	return all
+}
+
+// String returns a line of the table.
+func (s summary) String() string {
+	nll, difference := eval.PlusMinus(s.nll, s.seedSD), eval.PlusMinus(s.toVAE, s.toVAEError)
+	text := fmt.Sprintf("%-22s%-46s %5d %6.0f %7.2f %14s %13s", s.row, s.protocol, len(s.runs), s.epochs, eval.HalfAway(s.elbo), nll, difference)
+	return strings.ReplaceAll(text, "NaN", "  –")
+}
+
+// figures returns the figures of a table, by the names of their files. They have separate charts for each protocol.
+func figures(all []summary) map[string][]byte {
+	protocols := map[string][]summary{}
+	var ks []float64
+	for _, s := range all {
+		protocols[s.protocol] = append(protocols[s.protocol], s)
+		ks = append(ks, float64(s.config().K))
+	}
+	slices.Sort(ks)
+	ks = slices.Compact(ks)
+	differences := []plot.Chart{differencesToVAE(publishedName, protocols[publishedName], ks)}
+	var budgets []plot.Chart
+	delete(protocols, publishedName)
+	for _, name := range slices.Sorted(maps.Keys(protocols)) {
+		differences = append(differences, differencesToVAE(name, protocols[name], ks))
+		budgets = append(budgets, budget(name, "epoch", protocols[name]), budget(name, "work (epochs of a VAE)", protocols[name]))
+	}
+	return map[string][]byte{"table1.svg": plot.Panels(2, differences...), "budget.svg": plot.Panels(2, budgets...)}
+}
+
+// config returns the model of the row.
+func (s summary) config() model.Config {
+	c, _ := parseRow(s.row) // cannot fail for a row of the table
+	return c
+}
+
+// differencesToVAE plots the NLL of each row minus the NLL of the VAE with the same seed, as a function of K. There is a
+// line for each kind of tempering and step sizes. Error bars are standard errors over seeds. The difference is more precise
+// than the NLL, which depends more on the number of epochs than on the model.
+func differencesToVAE(title string, rows []summary, ks []float64) plot.Chart {
+	c := plot.Chart{Title: title, XLabel: "K", YLabel: "NLL minus the VAE's ± s.e. (nats)", XTicks: ks}
+	c.Series = []plot.Series{{Label: "VAE", X: ks, Y: make([]float64, len(ks)), Style: plot.Dashed}}
+	for _, s := range rows {
+		if s.pairs == 0 {
+			continue
+		}
+		k := s.config().K
+		label := strings.Replace(strings.TrimSuffix(s.row, "-shared"), fmt.Sprintf("-k%d", k), "", 1)
+		i := slices.IndexFunc(c.Series, func(s plot.Series) bool { return s.Label == label })
+		if i < 0 {
+			i = len(c.Series)
+			c.Series = append(c.Series, plot.Series{Label: label})
+		}
+		line := &c.Series[i]
+		line.X = append(line.X, float64(k))
+		line.Y = append(line.Y, float64(s.toVAE))
+		line.Error = append(line.Error, float64(s.toVAEError))
+	}
+	return c
+}
+
+// budget plots the validation ELBO of each row, averaged over seeds, against epochs or work, which is the number of
+// multiply-adds. Unlike time, work does not depend on the load of the machine.
+func budget(title, xLabel string, rows []summary) plot.Chart {
+	c := plot.Chart{Title: title, XLabel: xLabel, YLabel: "validation ELBO, mean over seeds (nats)", LogX: true}
+	for _, s := range rows {
+		line, cost := plot.Series{Label: s.row}, 1.0
+		if xLabel != "epoch" {
+			cost = float64(s.config().StepCost()) / float64(model.Defaults().StepCost())
+		}
+		shortest := slices.MinFunc(s.runs, func(a, b result) int { return a.epochs - b.epochs })
+		for epoch := range shortest.epochs {
+			mean := 0.0
+			for _, r := range s.runs {
+				mean += r.metrics[epoch].ValELBO / float64(len(s.runs))
+			}
+			if mean >= -120 { // lower values would compress the rest of the figure
+				line.X = append(line.X, cost*float64(epoch+1))
+				line.Y = append(line.Y, mean)
+			}
+		}
+		c.Series = append(c.Series, line)
+	}
+	return c
 }

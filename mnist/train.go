@@ -2,37 +2,45 @@ package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
-	"hvae/bench/atomicfile"
 	"hvae/bench/command"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
 
-var trainCommand = command.Command{
-	About: `Trains a model.
+const aboutTrain = `Trains a model.
 For example, these commands train an HVAE for ten epochs, and continue for ten more:
 
   mnist train -model hvae -K 5 -tempering free -vary-eps -epochs 10 -out runs/hvae
-  mnist train -resume -epochs 20 -out runs/hvae`,
-	Common: []string{"model", "K", "tempering", "vary-eps", "epochs", "data", "out", "resume"},
-	Run:    train,
-}
+  mnist train -resume -epochs 20 -out runs/hvae`
 
-// trainFlags defines the flags of the train command, which set s, out and resume.
-func trainFlags(s *model.Settings, out *string, resume *bool) *command.Flags {
-	f := command.NewFlags()
+var (
+	// changeable lists the flags that may differ when a run is resumed.
+	changeable = []string{"epochs", "patience", "lr", "data", "recompute"}
+
+	// rowFlags lists the flags that -row sets.
+	rowFlags = []string{"model", "K", "tempering", "vary-eps", "draws", "importance"}
+)
+
+// settingsFlags defines the flags for the settings of a run. Their default values are the values in s.
+func settingsFlags(f *flag.FlagSet, s *model.Settings) {
 	f.StringVar(&s.Kind, "model", s.Kind, "`model`: vae or hvae")
-	f.IntVar(&s.K, "K", s.K, "`number` of leapfrog steps of an HVAE")
+	f.IntVar(&s.K, "K", s.K, "`number` of leapfrog steps of an HVAE (required for -model hvae)")
 	f.StringVar(&s.Tempering, "tempering", s.Tempering, "tempering `scheme` of an HVAE: none, fixed, free or untied")
 	f.BoolVar(&s.VaryEps, "vary-eps", s.VaryEps, "learn separate step sizes for each leapfrog step of an HVAE")
 	f.IntVar(&s.Latent, "latent", s.Latent, "`number` of latent dimensions")
 	f.Float64Var(&s.Eps, "eps", s.Eps, "initial step `size` of the flow; 0 for 0.2")
 	f.Float64Var(&s.Alpha, "alpha", s.Alpha, "initial tempering `factor` α of the flow; 0 for 0.9")
-	f.IntVar(&s.Draws, "draws", s.Draws, "`number` of draws of log p̂ per image, whose mean is the training bound; 0 for one draw\nand closed forms")
+	f.IntVar(&s.Draws, "draws", s.Draws, "`number` of draws of log p̂ per image, whose mean is the training bound; "+
+		"0 for one draw\nand closed forms")
 	f.BoolVar(&s.Importance, "importance", s.Importance, "train with the logarithm of the mean of p̂ over the draws")
 	f.StringVar(&s.Start, "start", s.Start, "start from the encoder and decoder of a model `file`")
 	f.IntVar(&s.Epochs, "epochs", s.Epochs, "maximum `number` of epochs")
@@ -41,66 +49,108 @@ func trainFlags(s *model.Settings, out *string, resume *bool) *command.Flags {
 	f.IntVar(&s.Batch, "batch", s.Batch, "`number` of images in a batch")
 	f.Float64Var(&s.Rate, "lr", s.Rate, "learning `rate` of Adamax")
 	f.Uint64Var(&s.Seed, "seed", s.Seed, "seed for all random numbers; the results are bit-identical on any number of cores")
-	f.BoolVar(&s.Recompute, "recompute", s.Recompute, "recompute the leapfrog steps in the backward pass; this makes memory use nearly independent of K\nand training slower, and does not change the results")
+	f.BoolVar(&s.Recompute, "recompute", s.Recompute, "recompute the leapfrog steps in the backward pass; this makes "+
+		"memory use nearly independent of K\nand training slower, and does not change the results")
 	dataFlag(f, &s.Data)
-	f.StringVar(out, "out", "", "`folder` for the run's files (required)")
-	f.BoolVar(resume, "resume", false, "continue the run in the -out folder with its settings; only -epochs, -patience, -lr, -data\nand -recompute may differ")
-	return f
 }
 
 // train runs the train command.
 func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	s, out, resume := model.Defaults(), "", false
-	flags := trainFlags(&s, &out, &resume)
-	if err := flags.Parse(args); err != nil {
+	s := model.Defaults()
+	f := flag.NewFlagSet("mnist train", flag.ContinueOnError)
+	settingsFlags(f, &s)
+	row := f.String("row", "", "train the model of a `row` of Table 1, such as hvae-k10-free-varied, instead of -model, -K,\n"+
+		"-tempering, -vary-eps, -draws and -importance")
+	out := f.String("out", "", "`folder` for the run's files (required)")
+	resume := f.Bool("resume", false, "continue the run in the -out folder with its settings, or start one if there is none; only\n"+
+		"-epochs, -patience, -lr, -data and -recompute may differ")
+	if err := command.Parse(f, aboutTrain, args); err != nil {
 		return err
 	}
-	if out == "" {
-		return command.UsageError("-out is missing: specify a folder for the run's files")
+	if *out == "" {
+		return command.Usage("-out is missing: specify a folder for the run's files")
 	}
-	var f *folder
-	var old *model.State
-	var err error
-	if resume {
-		if f, err = lockFolder(os.OpenRoot(out)); err != nil {
-			return err
+	if *row != "" {
+		config, err := parseRow(*row)
+		if err == nil {
+			of := model.Defaults()
+			of.Config = config
+			s, err = override(f, of, func(name string) bool { return !slices.Contains(rowFlags, name) })
 		}
-		defer f.close()
-		if old, err = readState(f.Root); err != nil {
-			return fmt.Errorf("cannot resume: %w", err)
+		if err != nil {
+			return command.Usage("-row %s: %v", *row, err)
 		}
-		s = old.Settings
-		flags.Parse(args) // replace the stored settings by the flags on the command line
-		same, o := s, old.Settings
-		same.Epochs, same.Patience, same.Rate, same.Data, same.Recompute = o.Epochs, o.Patience, o.Rate, o.Data, o.Recompute
-		if wrong := differences(o, same); wrong != "" {
-			return fmt.Errorf("cannot resume: the run was started with %s, and these settings cannot be changed", wrong)
+		for _, name := range rowFlags {
+			f.Set(name, f.Lookup(name).Value.String()) // as if it was given
 		}
+	}
+	old, err := readState(*out)
+	switch {
+	case err != nil:
+	case old == nil:
+		err = startable(f, *out)
+		if err == nil && *resume {
+			fmt.Fprintf(stderr, "note: %s contains no run to continue, so a new run starts\n", *out)
+		}
+	case *resume:
+		s, err = override(f, old.Settings, func(name string) bool { return slices.Contains(changeable, name) })
+		if err != nil {
+			err = fmt.Errorf("cannot resume the run in %s: %w", *out, err)
+		}
+	default:
+		err = fmt.Errorf("%s already contains a run: continue it with -resume, or choose another folder with -out", *out)
+	}
+	if err != nil {
+		return err
 	}
 	if err := s.Check(); err != nil {
-		return command.UsageError("%v", err)
+		return command.Usage("%v", err)
 	}
 	set, err := data.Load(s.Data, stderr)
 	if err != nil {
 		return err
 	}
-	r, err := newRun(s, set, old)
-	if err != nil {
-		return err
+	r, err := newRun(*out, s, set, old)
+	if err == nil {
+		err = os.MkdirAll(*out, 0o755)
 	}
-	if !resume { // the settings and the data are valid, so create the folder now
-		if f, err = lockFolder(createFolder(out)); err != nil {
-			return err
-		}
-		defer f.close()
+	if err == nil {
+		err = r.train(ctx, stdout, stderr)
 	}
-	return r.train(ctx, f, stdout, stderr, "continue with -resume")
+	return err
 }
 
-// createFolder creates a folder, unless it exists, and opens it.
-func createFolder(name string) (*os.Root, error) {
-	if err := os.MkdirAll(name, 0o755); err != nil {
-		return nil, fmt.Errorf("cannot create the folder %w", atomicfile.Named(name, err))
+// override returns settings with the values of the flags on the command line. It returns an error if such a flag differs
+// from the settings and is not changeable.
+func override(f *flag.FlagSet, s model.Settings, changeable func(name string) bool) (model.Settings, error) {
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	settingsFlags(flags, &s)
+	var wrong []string
+	f.Visit(func(g *flag.Flag) {
+		old := flags.Lookup(g.Name)
+		switch {
+		case old == nil || old.Value.String() == g.Value.String(): // -out, -resume and -row are not settings
+		case changeable(g.Name):
+			old.Value.Set(g.Value.String())
+		default:
+			wrong = append(wrong, fmt.Sprintf("-%s is %v, not %v", g.Name, old.Value, g.Value))
+		}
+	})
+	if wrong != nil {
+		return s, errors.New(strings.Join(wrong, "; "))
 	}
-	return os.OpenRoot(name)
+	return s, nil
+}
+
+// startable returns an error if a flag is missing, or if a new run would replace files in its folder.
+func startable(f *flag.FlagSet, folder string) error {
+	if f.Lookup("model").Value.String() == "hvae" && !given(f, "K") {
+		return command.Usage("-model hvae requires -K, the number of leapfrog steps")
+	}
+	for _, file := range []string{modelFile, metricsFile} {
+		if _, err := os.Lstat(filepath.Join(folder, file)); err == nil {
+			return fmt.Errorf("%s contains %s but no state: choose another folder with -out", folder, file)
+		}
+	}
+	return nil
 }

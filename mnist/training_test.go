@@ -42,14 +42,14 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 			set, err := data.Load(flags[slices.Index(flags, "-data")+1], nil)
 			noError(t, err)
 			course := newCourse(set.Train, c.config, c.n, c.batch, c.rate, c.seed)
-			metrics := metricsOf(t, dir)
+			metrics := jsonLines[map[string]float64](t, string(read(t, dir, metricsFile)))
 			if len(metrics) != c.epochs {
 				t.Fatalf("metrics of %d epochs, want %d", len(metrics), c.epochs)
 			}
 			var weights []map[string][]float32
 			for i, m := range metrics {
 				training, validation := course.next(t)
-				if m["epoch"] != float64(i+1) || !near(m["train_elbo"], training) || !near(m["val_elbo"], validation) || !(m["seconds"] > 0) || m["lr"] != 0 {
+				if m["epoch"] != float64(i+1) || !near(m["train_elbo"], training) || !near(m["val_elbo"], validation) || !(m["seconds"] > 0) || m["lr"] != c.rate {
 					t.Errorf("metrics %v, want epoch %d, training %v, validation %v", m, i+1, training, validation)
 				}
 				if line := fmt.Sprintf("epoch %d  train %.2f  validation %.2f  ", i+1, training, validation); !strings.Contains(stdout, line) {

@@ -2,8 +2,8 @@
 // binarised MNIST digits, with or without a Hamiltonian flow.
 //
 // Read config.go (a model, and the settings and results of its training), params.go (the parameters and their names in
-// a checkpoint), network.go (encoder, decoder, bound and estimator), train.go (the training bound and its trainer)
-// and checkpoint.go (files with models and with states of training runs).
+// a checkpoint), network.go (encoder, decoder, bound and estimator), train.go (the training bound and its
+// trainer) and checkpoint.go (files with models).
 package model
 
 import (
@@ -107,7 +107,7 @@ const (
 	hidden   = 450              // size of the output of encoder.hidden and of decoder.hidden
 )
 
-// Settings are the settings of a training run. The state stores them as JSON, with the names of the flags as keys.
+// Settings are the settings of a training run. Their keys in JSON are the names of the flags.
 type Settings struct {
 	Config
 	Train     int     `json:"train"` // number of training images; 0 for all
@@ -149,7 +149,7 @@ type Metrics struct {
 	TrainELBO float64 `json:"train_elbo"`
 	ValELBO   float64 `json:"val_elbo"`
 	Seconds   float64 `json:"seconds"`
-	Rate      float64 `json:"lr,omitempty"` // learning rate; 0 unless a resumed run has changed it
+	Rate      float64 `json:"lr,omitempty"` // learning rate; 0 in older files
 
 	Flow // parameters of the flow; zero for a VAE
 }

@@ -2,7 +2,6 @@ package model
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -397,29 +396,6 @@ func TestInvalidCheckpointsAreRefused(t *testing.T) {
 	}
 }
 
-// The tests of package main resume runs from states. This test covers a state that does not fit its settings.
-func TestInvalidStatesAreRefused(t *testing.T) {
-	params := NewParams[float32](free, -1, 1)
-	s := State{Settings: Defaults(), Params: params}
-	for _, p := range newTrainer(Settings{}, params).State().Params {
-		s.Averages = append(s.Averages, p.Averages)
-	}
-	s.Settings.Config = free
-	if got, err := DecodeState(s.Encode()); err != nil || !bytes.Equal(got.Encode(), s.Encode()) {
-		t.Errorf("reading and writing changes a state (error %v)", err)
-	}
-	for want, change := range map[string]func(f *safetensors.File){
-		"this program reads only \"hvae-": func(f *safetensors.File) { f.Metadata["format"] = checkpointFormat },
-		"is missing":                      func(f *safetensors.File) { f.Tensors = f.Tensors[:len(f.Tensors)-1] },
-	} {
-		f, _ := safetensors.Decode(s.Encode())
-		change(&f)
-		if _, err := DecodeState(f.Encode()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want an error with %q", err, want)
-		}
-	}
-}
-
 func TestBlocksOfImagesFitIntoTheCache(t *testing.T) {
 	vae, hvae := Config{Kind: "vae"}, Config{Kind: "hvae", K: 1}
 	for n := 1; n <= 2000; n++ {
@@ -513,28 +489,4 @@ func TestTrainingEndsPatienceEpochsAfterTheFirstBest(t *testing.T) {
 	if why := Ended(nil, 1, 1); why != "" {
 		t.Errorf("before the first epoch, training has ended %q", why)
 	}
-}
-
-// A state that the method parse accepts must have valid settings and metrics.
-func FuzzState(f *testing.F) {
-	valid, _ := json.Marshal(State{Settings: Defaults(), Data: "mnist", Metrics: []Metrics{{Epoch: 1, TrainELBO: -2, ValELBO: -3}}})
-	f.Add(string(valid))
-	f.Add(strings.Replace(string(valid), `"epoch":1`, `"epoch":0`, 1))
-	f.Add(strings.Replace(string(valid), `"val_elbo":-3`, `"val_elbo":null`, 1))
-	f.Add(strings.Replace(string(valid), `"batch":100`, `"batch":-1`, 1))
-	f.Fuzz(func(t *testing.T, text string) {
-		var s State
-		if s.parse(text) != nil {
-			return
-		}
-		c := s.Settings
-		if c.Config.Check() != nil || c.Batch < 1 || c.Epochs < 1 || c.Patience < 1 || c.Train < 0 || !(c.Rate > 0) {
-			t.Errorf("%q is accepted and gives %+v", text, c)
-		}
-		for i, m := range s.Metrics {
-			if m.Epoch != i+1 || math.IsNaN(m.ValELBO) || math.IsInf(m.ValELBO, 0) {
-				t.Errorf("%q is accepted and gives %+v", text, s.Metrics)
-			}
-		}
-	})
 }

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hvae/bench/command"
+)
+
+// The scripts in testdata specify the program from the outside. Each runs in a new folder that contains the dataset
+// "images" (120 training, 24 validation and 6 test images). A line is a command:
+//
+//	mnist ARGS                run the program, which must exit with status 0
+//	status N mnist ARGS       the program must exit with status N
+//	refused N mnist ARGS      it must also print one line (except notes) on stderr and nothing on stdout, and change no file
+//	kill TEXT: mnist ARGS     run another process, and kill it (SIGKILL) when it prints TEXT
+//	at TEXT: COMMAND; …       execute the commands when the next program prints TEXT; "at TEXT: interrupt" cancels the program
+//	stdout, stderr REGEXP     the output of the last program must match
+//	same A B                  the files A and B, or all files in the folders A and B, must be equal except times
+//	cp, mv A B; rm A; mkdir A as in a shell; cp and rm work on folders
+//	write A TEXT              write TEXT to file A
+//	damage A HOW              replace file A: flip (a bit in the middle), last (a bit in the last bytes), half, empty
+//
+// A word $TRAIN or $HVAE stands for the flags of a short training run.
+func TestScripts(t *testing.T) {
+	scripts, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(scripts) < 4 {
+		t.Fatalf("there are %d scripts (%v)", len(scripts), err)
+	}
+	for _, name := range scripts {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
+			text := string(read(t, name))
+			images := ownImages(t, 144, 6)
+			t.Chdir(t.TempDir())
+			noError(t, os.CopyFS("images", os.DirFS(images)))
+			s := script{t: t}
+			number := 0
+			for line := range strings.Lines(text) {
+				number++
+				line = strings.TrimSpace(line)
+				if line == "" || line[0] == '#' {
+					continue
+				}
+				if err := s.do(strings.NewReplacer(
+					"$TRAIN", "train -data images -latent 3 -train 75 -batch 25 -epochs 1",
+					"$HVAE", "-model hvae -K 1 -tempering free -vary-eps",
+				).Replace(line)); err != nil {
+					t.Fatalf("%s:%d: %s: %v", name, number, line, err)
+				}
+			}
+		})
+	}
+}
+
+// A script executes the commands of a script.
+type script struct {
+	t              *testing.T
+	stdout, stderr string // of the last program
+	text, action   string // for the command at
+}
+
+// A trigger is a writer that calls do once, when the given text has been printed.
+type trigger struct {
+	printed bytes.Buffer
+	text    string
+	do      func()
+	once    sync.Once
+}
+
+func (w *trigger) Write(b []byte) (int, error) {
+	w.printed.Write(b)
+	if w.text != "" && bytes.Contains(w.printed.Bytes(), []byte(w.text)) {
+		w.once.Do(w.do)
+	}
+	return len(b), nil
+}
+
+func (s *script) do(line string) error {
+	name, rest, _ := strings.Cut(line, " ")
+	args := append(strings.Fields(rest), "", "")
+	switch name {
+	case "mnist":
+		return s.program(0, strings.Fields(rest))
+	case "status", "refused":
+		status, err := strconv.Atoi(args[0])
+		noError(s.t, err)
+		before := contents(s.t, ".")
+		err = s.program(status, strings.Fields(rest)[2:])
+		if name == "status" || err != nil {
+			return err
+		}
+		lines := regexp.MustCompile(`(?m)^note: .*\n`).ReplaceAllString(s.stderr, "")
+		if s.stdout != "" || strings.Count(lines, "\n") != 1 {
+			return fmt.Errorf("stdout %q, stderr %q; want one line on stderr", s.stdout, s.stderr)
+		}
+		if !maps.Equal(before, contents(s.t, ".")) {
+			return errors.New("the command changed files")
+		}
+	case "kill":
+		text, program, _ := strings.Cut(rest, ": mnist ")
+		c := exec.Command(os.Args[0], strings.Fields(program)...)
+		c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1")
+		c.Stdout = &trigger{text: text, do: func() { c.Process.Kill() }}
+		if err := c.Run(); c.ProcessState.ExitCode() != -1 {
+			return fmt.Errorf("the process was not killed: %v", err)
+		}
+	case "at":
+		s.text, s.action, _ = strings.Cut(rest, ": ")
+	case "stdout", "stderr":
+		output := map[string]string{"stdout": s.stdout, "stderr": s.stderr}[name]
+		if !regexp.MustCompile(rest).MatchString(output) {
+			return fmt.Errorf("it is %q", output)
+		}
+	case "same":
+		if diff := cmp.Diff(withoutTimes(s.t, args[0]), withoutTimes(s.t, args[1])); diff != "" {
+			return errors.New(diff)
+		}
+	case "cp":
+		info, err := os.Stat(args[0])
+		noError(s.t, err)
+		if info.IsDir() {
+			return os.CopyFS(args[1], os.DirFS(args[0]))
+		}
+		write(s.t, read(s.t, args[0]), args[1])
+	case "mv":
+		return os.Rename(args[0], args[1])
+	case "rm":
+		return os.RemoveAll(args[0])
+	case "mkdir":
+		return os.Mkdir(args[0], 0o755)
+	case "write":
+		write(s.t, []byte(strings.TrimPrefix(rest, args[0]+" ")), args[0])
+	case "damage":
+		b := read(s.t, args[0])
+		switch args[1] {
+		case "flip":
+			b[len(b)/2] ^= 1
+		case "last":
+			b[len(b)-9] ^= 1
+		case "half":
+			b = b[:len(b)/2]
+		case "empty":
+			b = nil
+		}
+		write(s.t, b, args[0])
+	default:
+		return errors.New("unknown command")
+	}
+	return nil
+}
+
+// program runs the program, which must exit with the given status.
+func (s *script) program(status int, args []string) error {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	defer cancel()
+	action := s.action
+	act := func() {
+		for command := range strings.SplitSeq(action, "; ") {
+			if command == "interrupt" {
+				cancel()
+			} else if err := s.do(command); err != nil {
+				s.t.Errorf("%s: %v", command, err)
+			}
+		}
+	}
+	stdout, stderr := &trigger{text: s.text, do: act}, &trigger{text: s.text, do: act}
+	s.text, s.action = "", ""
+	got := command.Run(ctx, "mnist", run, args, stdout, stderr)
+	s.stdout, s.stderr = stdout.printed.String(), stderr.printed.String()
+	if got != status {
+		return fmt.Errorf("status %d, stdout %q, stderr %q", got, s.stdout, s.stderr)
+	}
+	return nil
+}
+
+// contents returns a map from the relative paths of all files below a folder to their contents.
+func contents(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	noError(t, filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(folder, path)
+		all[name] = string(read(t, path))
+		return err
+	}))
+	return all
+}
+
+// withoutTimes is like contents, but removes times.
+func withoutTimes(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	all := contents(t, folder)
+	for name, text := range all {
+		switch filepath.Base(name) {
+		case stateFile:
+			s, err := decodeState([]byte(text))
+			noError(t, err)
+			for i := range s.Metrics {
+				s.Metrics[i].Seconds = 0
+			}
+			all[name] = fmt.Sprintf("%x", sha256.Sum256(s.encode()))
+		case metricsFile:
+			all[name] = seconds.ReplaceAllString(text, "")
+		case modelFile, samplesFile:
+			all[name] = fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
+		}
+	}
+	return all
+}
+
+var seconds = regexp.MustCompile(`"seconds":[0-9.e+-]+`)

@@ -1,0 +1,21 @@
+#!/bin/sh
+# Trains and evaluates runs of Table 1, and prints the table. Start it again to continue. Build the program first:
+#
+#	go build -o hvae-mnist ./mnist
+#	mnist/table1.sh runs/table1                                       # 27 rows with three seeds, which takes weeks
+#	TRAIN='-epochs 30' EVAL='-limit 2000' mnist/table1.sh runs/small "vae hvae-k1-none" "85547 12345"
+#
+# The arguments are a folder, rows and seeds. To divide the runs among processes, give each process some rows and seeds.
+dir=${1:?usage: table1.sh DIR [ROWS [SEEDS]]}
+rows=${2:-$(cut -d, -f1 "$(dirname "$0")/published.csv" | sed 1d | uniq)}
+for seed in ${3:-85547 12345 98765}; do
+	for row in $rows; do
+		run=$dir/$row-$seed
+		[ -e "$run/evaluation.json" ] && continue
+		"${MNIST:-./hvae-mnist}" train -row "$row" -seed "$seed" -out "$run" -resume $TRAIN &&
+			"${MNIST:-./hvae-mnist}" eval -checkpoint "$run" -seed "$seed" -o "$run/evaluation.json" $EVAL
+		status=$?
+		[ $status -lt 128 ] || exit $status # a signal ended the command
+	done
+done
+"${MNIST:-./hvae-mnist}" table "$dir"
