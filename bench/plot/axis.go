@@ -48,8 +48,8 @@ func finite(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
 func newAxis(logarithmic bool, ticks, values []float64) axis {
 	a := axis{log: logarithmic, min: math.Inf(1), max: math.Inf(-1), ticks: ticks}
 	for _, v := range values {
-		if v = a.scale(v); finite(v) {
-			a.min, a.max = min(a.min, v), max(a.max, v)
+		if s := a.scale(v); finite(s) {
+			a.min, a.max = min(a.min, s), max(a.max, s)
 		}
 	}
 	if a.min > a.max { // no values

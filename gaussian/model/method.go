@@ -14,10 +14,8 @@ import (
 
 // A Method is a variational method for one dataset.
 type Method struct {
-	// Params holds the parameters to train. The first two are Δ and log σ.
-	Params hvae.Params[float64]
-	// NoiseRows is the number of draws from N(0, 1) for one estimate of the bound.
-	NoiseRows int
+	Params    hvae.Params[float64] // the parameters to train; the first two are Δ and log σ
+	NoiseRows int                  // number of draws from N(0, 1) for one estimate of the bound
 	// ELBO returns estimates [1×n] of the evidence lower bound, one for each column of noise [NoiseRows×n]. If the
 	// bound has a closed form, ELBO returns the exact bound [1×1]. The slice params contains Params as variables on a
 	// tape. ELBO is safe for concurrent use.
@@ -49,8 +47,7 @@ func (m *Method) vars(b *hvae.Block[float64]) []*ad.Var[float64] {
 	return vars
 }
 
-// MethodNames returns the names of the paper's methods and of HVAE with untied tempering, for the values of K in figure
-// 1. NewMethod also accepts other values of K.
+// MethodNames returns the names of the paper's methods and of HVAE with untied tempering, for the K of figure 1.
 func MethodNames() []string {
 	return strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb")
 }
@@ -65,19 +62,17 @@ func Parse(name string) (family string, K int) {
 	return family, K
 }
 
-// NewMethod returns the named method for a dataset. The names are vb, hvae-kK, hvae-notemp-kK, hvae-untied-kK and
-// nf-kK, where K is the number of steps or layers. The parameters have their initial values, some of which are drawn
-// from rng.
+// NewMethod returns the named method for a dataset: vb, hvae-kK, hvae-notemp-kK, hvae-untied-kK or nf-kK, where K is the
+// number of steps or layers. Some initial values of the parameters are drawn from rng.
 func NewMethod(name string, data Data, rng *rand.Rand) *Method {
-	switch family, K := Parse(name); family {
+	family, K := Parse(name)
+	switch family {
 	case "nf":
 		return NewPlanar(data, K, rng)
 	case "vb":
 		return NewMeanField(data)
-	default:
-		tempering := map[string]string{"hvae": "fixed", "hvae-notemp": "none", "hvae-untied": "untied"}
-		return NewHVAE(data, K, tempering[family])
 	}
+	return NewHVAE(data, K, map[string]string{"hvae": "fixed", "hvae-notemp": "none", "hvae-untied": "untied"}[family])
 }
 
 // NewHVAE returns the method that uses Algorithm 1 with K leapfrog steps. The variational prior is the prior N(0, I) of
@@ -92,28 +87,25 @@ func NewHVAE(data Data, K int, tempering string) *Method {
 	d, inf := len(data.Mean), math.Inf(1)
 	m := newMethod(d, 2*d) // the noise consists of z₀ [d] and γ₀ [d]
 	m.add("step_size_logit", 1, d, hvae.Unconstrain(0.005, 0, maxStepSize))
+	temperingOf := func([]*ad.Var[float64]) hvae.Tempering[float64] { return hvae.Tempering[float64]{} }
 	switch tempering {
 	case "fixed":
 		m.add("log_temperature", 1, 1, hvae.Unconstrain(5, 1, inf))
+		temperingOf = func(params []*ad.Var[float64]) hvae.Tempering[float64] {
+			return hvae.FixedTempering(K, hvae.Constrain(params[3], 1, inf))
+		}
 	case "untied":
 		m.add("log_alpha", K, 1, math.Log(5)/float64(-K))
 		m.add("log_momentum_sd", 1, 1, math.Log(5))
-	}
-	temperingOf := func(params []*ad.Var[float64]) (none hvae.Tempering[float64]) {
-		switch tempering {
-		case "fixed":
-			return hvae.FixedTempering(K, hvae.Constrain(params[3], 1, inf))
-		case "untied":
+		temperingOf = func(params []*ad.Var[float64]) hvae.Tempering[float64] {
 			return hvae.UntiedTempering(ad.Exp(params[3]), ad.Exp(params[4]))
 		}
-		return none
 	}
 	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
-		target := NewTarget(data, params[0], params[1])
-		flow := hvae.Flow[float64]{Target: target, K: K, Tempering: temperingOf(params)}
-		flow.StepSize = hvae.Constrain(params[2], 0, maxStepSize)
+		f := hvae.Flow[float64]{Target: NewTarget(data, params[0], params[1]), K: K, Tempering: temperingOf(params)}
+		f.StepSize = hvae.Constrain(params[2], 0, maxStepSize)
 		epsilon, gamma0 := ad.RowRange(noise, 0, d), ad.RowRange(noise, d, 2*d)
-		return hvae.HIS(&flow, hvae.StandardNormal[float64]{}, epsilon, gamma0).LogEstimate()
+		return hvae.HIS(&f, hvae.StandardNormal[float64]{}, epsilon, gamma0).LogEstimate()
 	}
 	m.Temperature = func(params []*ad.Var[float64]) (beta0, volume float64) {
 		t := temperingOf(params)
@@ -132,9 +124,9 @@ func NewHVAE(data Data, K int, tempering string) *Method {
 //
 //	f(z) = z + û tanh(wᵀz + b)    (their equation 10).
 //
-// The parameters are Δ, log σ, u, w and b. All layers use the same u, w and b. PlanarFlow computes û from u. Initially,
-// b is 0.1, and the elements of u and w are drawn from N(0, 0.1²) truncated at two standard deviations. The bound is
-// log p_θ(D, z_K) − log q_K(z_K), where
+// The parameters are Δ, log σ, u, w and b, which all layers share. PlanarFlow computes û from u. Initially, b is 0.1, and
+// the elements of u and w are drawn from N(0, 0.1²) truncated at two standard deviations. The bound is log p_θ(D, z_K) −
+// log q_K(z_K), where
 //
 //	log q_K(z_K) = log q⁰(z₀) − Σ_k log |det ∂f/∂z_{k−1}|    (their equation 13).
 func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
@@ -153,8 +145,7 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
 		}
 	}
 	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
-		target := NewTarget(data, params[0], params[1])
-		logPrior := hvae.LogNormal(noise)
+		target, logPrior := NewTarget(data, params[0], params[1]), hvae.LogNormal(noise)
 		zK, logDet := PlanarFlow(noise, params[2], params[3], params[4], K)
 		return ad.Add(ad.Sub(target.LogJoint(zK), logPrior), logDet)
 	}

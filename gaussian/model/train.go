@@ -61,10 +61,9 @@ func (c Config) Train(ctx context.Context, method string, d, k int, progress fun
 	if ctx.Err() != nil {
 		return Outcome{}, ctx.Err()
 	}
-	sigma := linalg.New[float64](d, 1)
+	sigma, best := linalg.New[float64](d, 1), data.MaximumLikelihood()
 	linalg.Exp(sigma, m.Params[1].Value)
 	o.Theta = Theta{m.Params[0].Value.Data, sigma.Data}
-	best := data.MaximumLikelihood()
 	o.DeltaErr, o.SigmaErr, o.Err = o.Theta.errors(truth)
 	o.MLEDeltaErr, o.MLESigmaErr, _ = best.errors(truth)
 	o.LogEvidence, o.MLEEvidence, o.TiedLimit = data.LogEvidence(o.Theta), data.LogEvidence(best), data.TiedLimit(o.Theta)
@@ -73,10 +72,10 @@ func (c Config) Train(ctx context.Context, method string, d, k int, progress fun
 		err = fmt.Errorf("the ELBO is %v and log p(D) is %v", o.ELBO, o.LogEvidence)
 	}
 	if err != nil {
-		err = fmt.Errorf("%s on dataset %d (d = %d) diverged after %d iterations: %w; try a smaller -lr",
+		return o, fmt.Errorf("%s on dataset %d (d = %d) diverged after %d iterations: %w; try a smaller -lr",
 			method, k+1, d, trainer.Steps(), err)
 	}
-	return o, err
+	return o, nil
 }
 
 // An Outcome is the result of training a method on a dataset, or an average over datasets. Values that do not apply are 0.
@@ -117,7 +116,8 @@ func Average(outcomes []Outcome) Outcome {
 			values = append(values, *o.numbers()[i])
 		}
 		average, se := linalg.MeanSE(values)
-		if *number = average; number == &mean.Err && len(outcomes) > 1 {
+		*number = average
+		if number == &mean.Err && len(outcomes) > 1 {
 			mean.ErrSE = se
 		}
 	}
