@@ -28,7 +28,7 @@ var modeFlows = []model.TwoModesFlow{
 	{Tempering: "fixed", PriorSD: 0.5, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1},
 }
 
-var modeDraws = 50_000 // draws of log p̂ for each setting
+const modeDraws = 50_000 // draws of log p̂ for each setting
 
 // A modeRow summarises draws of log p̂ for the target with two modes, whose log evidence is 0.
 type modeRow struct {
