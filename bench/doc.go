@@ -2,6 +2,6 @@
 //
 //	go test -run '^$' -bench . ./bench
 //
-// Its subfolders contain packages for the experiments gaussian and mnist: command (command line), progress (progress
-// reports), plot (figures), atomicfile (atomic writes) and filelock (locks between processes).
+// Its subfolders contain packages for the experiments gaussian and mnist: command (command line and files), progress
+// (remaining time) and plot (figures).
 package bench
