@@ -54,8 +54,7 @@ var shapes = []string{"m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", "m-4 -4h8v8h-8z", "
 // Sizes in pixels.
 const (
 	left, top, bottom = 84, 44, 60 // margins of the frame
-	glyph             = 34         // length of a line in the legend
-	fontSize          = 13
+	glyph, fontSize   = 34, 13     // length of a line in the legend; size of the text
 )
 
 // SVG returns the chart as an SVG document.
@@ -218,8 +217,7 @@ func (a axis) label(v float64) string {
 	return strings.Replace(strconv.FormatFloat(v, 'f', -1, 32), "-", "−", 1) // float32 hides rounding errors
 }
 
-var superscript = strings.NewReplacer("-", "⁻", "0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵", "6", "⁶",
-	"7", "⁷", "8", "⁸", "9", "⁹")
+var superscript = strings.NewReplacer("-", "⁻", "0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")
 
 func finite(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
 
