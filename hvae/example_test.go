@@ -39,9 +39,13 @@ func ExampleHIS() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(e)
+	fmt.Printf("log p(x) = %.2f ± %.2f\n", e.Log, e.StandardError)
+	fmt.Printf("k̂ = %.1f, %.0f effective draws of %d, diverged: %d\n", e.TailShape, e.EffectiveDraws, e.Draws, e.Diverged)
+	fmt.Printf("ELBO     = %.2f\n", e.ELBO)
 	// Output:
-	// log p(x) = -2.989 ± 0.032; ELBO -4.680; k̂ 0.30; 879 effective draws of 10000
+	// log p(x) = -2.99 ± 0.03
+	// k̂ = 0.3, 879 effective draws of 10000, diverged: 0
+	// ELBO     = -4.68
 }
 
 // logistic is Bayesian logistic regression with weights z ~ N(0, I). Row i of X [N×ℓ] has the

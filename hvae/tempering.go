@@ -9,7 +9,8 @@ import (
 
 // A Tempering holds the factors α_k by which a flow multiplies the momentum after each leapfrog step, and the standard
 // deviation s of the initial momentum ρ₀ = s·γ₀. The zero value means no tempering: α_k = 1, s = 1. Tempering helps if
-// the posterior is far from q⁰ or has several modes. Good starts are 1/√β₀ from 1.2 to 2, or α_k = 0.9.
+// the posterior is far from q⁰ or has several modes. A good start of the whole flow is s = Π 1/α_k = 1/√β₀ from 1.2 to 2,
+// so α_k = 1.5^(−1/K) for any K. For comparison, α_k = 0.9 means s = 1.7 for K = 5, but 8.2 for K = 20.
 //
 // The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1, so that the inverse temperature increases from β₀ to β_K
 // = 1 (FixedTempering, FreeTempering). The flow then multiplies volumes by Π α_k^ℓ = s^−ℓ, so for every target, K and ε
