@@ -34,7 +34,8 @@ type AIS[T linalg.Float] struct {
 //
 // Forward, Reverse and Tune return ctx.Err() if ctx is done, which they test before each kernel. They return an error if
 // log p_θ(x, z) or log q⁰(z) is NaN where a chain starts, for example because an element of SD is 0.
-func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (end *Particles[T], logEstimates []float64, err error) {
+func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (
+	end *Particles[T], logEstimates []float64, err error) {
 	return a.run(ctx, a.draw(streams), streams, func(i int) int { return i })
 }
 
@@ -42,13 +43,15 @@ func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (end *Partic
 // and their estimates log p̂_θ(x) [B]. Because E[1/p̂_θ(x)] = 1/p_θ(x), the expectation of log p̂_θ(x) is at least log
 // p_θ(x) (bidirectional Monte Carlo: Grosse, Ghahramani and Adams, 2015). If x is simulated by drawing z ~ p_θ(z) and
 // then x ~ p_θ(x|z), this z is an exact draw from p_θ(z|x).
-func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand) (end *Particles[T], logEstimates []float64, err error) {
+func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand) (
+	end *Particles[T], logEstimates []float64, err error) {
 	return a.run(ctx, z, streams, func(i int) int { return a.Steps - i })
 }
 
 // run starts chains at z and applies the kernels with the numbers kernel(1), …, kernel(K−1). At each of the K states of a
 // chain, it adds log p^(k+1)(z)/p^k(z) = (log p_θ(x, z) − log q⁰(z))/K to log p̂_θ(x).
-func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand, kernel func(i int) int) (*Particles[T], []float64, error) {
+func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand, kernel func(i int) int) (
+	*Particles[T], []float64, error) {
 	p, err := a.start(ctx, z)
 	if err != nil {
 		return nil, nil, err
@@ -118,7 +121,8 @@ func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
 	case len(a.StepSizes) != a.Steps-1:
 		misuse("AIS has Steps = %d but %d StepSizes; there must be Steps − 1 StepSizes (from Tune)", a.Steps, len(a.StepSizes))
 	case z.Rows != a.Mean.Rows || z.Rows != a.SD.Rows:
-		misuse("AIS has z %v but Mean %v and SD %v; all must have the same number of rows", z.Shape(), a.Mean.Shape(), a.SD.Shape())
+		misuse("AIS has z %v but Mean %v and SD %v; all must have the same number of rows",
+			z.Shape(), a.Mean.Shape(), a.SD.Shape())
 	}
 	return a.at(new(ad.Tape[T]), z)
 }

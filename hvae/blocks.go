@@ -156,9 +156,10 @@ func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f fun
 // Evaluate returns the value of a bound for each column of the batch, and the mean of these values; see Each. It returns
 // an error if ctx is done before the end, or if the mean is not finite. In the second case, the values are valid, and the
 // error names the first operation whose result is not finite.
-func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (mean float64, values []float64, err error) {
+func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (
+	mean float64, values []float64, err error) {
 	p := evaluation[T](batch, seed)
-	values = make([]float64, batch.size)
+	values = make([]float64, max(0, batch.size))
 	mean, err = e.each(ctx, p, func(b *Block[T]) float64 {
 		row := bound.row(b)
 		for j, v := range row.Value.Data {
@@ -190,7 +191,8 @@ func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEsti
 // diagnose computes the blocks again whose sum of bounds or whose gradient was not finite in the last pass. It returns an
 // error that begins with what and describes the first operation whose result is not finite. The argument gradients is
 // nil, or holds the gradients of the blocks.
-func (e *Evaluator[T]) diagnose(ctx context.Context, p pass[T], bound Bound[T], what string, gradients [][]linalg.Matrix[T]) error {
+func (e *Evaluator[T]) diagnose(ctx context.Context, p pass[T], bound Bound[T],
+	what string, gradients [][]linalg.Matrix[T]) error {
 	b := &Block[T]{Tape: &ad.Tape[T]{KeepAll: true}, live: true}
 	p.put = (*ad.Tape[T]).Leaf
 	for i, sum := range e.sums {
@@ -215,7 +217,8 @@ func (e *Evaluator[T]) diagnose(ctx context.Context, p pass[T], bound Bound[T], 
 			note = ", the parameter " + e.params[j].Name
 		}
 		if first != nil {
-			return fmt.Errorf("%s: columns %d to %d of the batch, first in %s%s", what, b.First, b.First+b.Size-1, description, note)
+			last := b.First + b.Size - 1
+			return fmt.Errorf("%s: columns %d to %d of the batch, first in %s%s", what, b.First, last, description, note)
 		}
 	}
 	return fmt.Errorf("%s in the sum over blocks, but finite in each block", what)
@@ -244,7 +247,8 @@ func (e *Evaluator[T]) each(ctx context.Context, p pass[T], f func(b *Block[T]) 
 	for i, q := range e.params {
 		s, n := e.shapes[i], len(q.Value.Data)
 		if q.Value.Shape() != s || n != s.Rows*s.Cols {
-			misuse("the parameter %q is %v with %d elements, but was %v in NewTrainer or NewEvaluator", q.Name, q.Value.Shape(), n, s)
+			misuse("the parameter %q is %v with %d elements, but was %v in NewTrainer or NewEvaluator",
+				q.Name, q.Value.Shape(), n, s)
 		}
 	}
 	goroutines := min(count, runtime.GOMAXPROCS(0))

@@ -172,20 +172,3 @@ func TestEvidenceSurvivesDivergedDraws(t *testing.T) {
 		}
 	}
 }
-
-// A step with another target, or from a changed position, must use the gradient of the new target at the new position.
-func TestPhaseDoesNotRememberTheTargetThatMovedIt(t *testing.T) {
-	var tape ad.Tape[float64]
-	a, b, epsilon := hvaetest.Quadratic{Omega: 1}, hvaetest.Quadratic{Omega: 10}, tape.Fill(1, 1, 0.1)
-	moved := hvae.Leapfrog(a, epsilon, hvae.Phase[float64]{Z: tape.Scalar(1), Rho: tape.Scalar(0)})
-	z, rho := moved.Z.Scalar(), moved.Rho.Scalar()
-	if got, want := moved.Energy(b).Scalar(), 50*z*z+rho*rho/2; !(math.Abs(got-want) <= 1e-12*want) {
-		t.Errorf("H(z, ρ) for the second target is %v, want %v", got, want)
-	}
-	moved.Z = tape.Scalar(2)
-	end := hvae.Leapfrog(b, epsilon, moved)
-	half := rho - 0.05*100*2
-	if want := 2 + 0.1*half; !(math.Abs(end.Z.Scalar()-want) <= 1e-12) {
-		t.Errorf("the step moves z = 2 to %v, want %v", end.Z.Scalar(), want)
-	}
-}

@@ -46,7 +46,8 @@ func FixedTempering[T linalg.Float](K int, invSqrtBeta0 *ad.Var[T]) Tempering[T]
 		rest.Data[k] = 1 - done.Data[k]
 	}
 	invSqrtBeta := ad.MulAdd(tape.Const(rest), invSqrtBeta0, tape.Const(done))
-	return Tempering[T]{alpha: ad.Div(ad.RowRange(invSqrtBeta, 1, K+1), ad.RowRange(invSqrtBeta, 0, K)), momentumSD: invSqrtBeta0}
+	alpha := ad.Div(ad.RowRange(invSqrtBeta, 1, K+1), ad.RowRange(invSqrtBeta, 0, K))
+	return Tempering[T]{alpha: alpha, momentumSD: invSqrtBeta0}
 }
 
 // FreeTempering returns the tempering with the given α_k ∈ (0, 1], which is [K×1], or [K×ℓ] with one element
@@ -95,6 +96,7 @@ func (t Tempering[T]) check(K, dims int) {
 	a, s := t.alpha.Value.Shape(), t.momentumSD.Cols()
 	ok := a.Rows == K && (a.Cols == 1 || a.Cols == dims) && (s == 1 || s == dims)
 	if !ok {
-		misuse("α is %v and s is [1×%d] for a flow of K = %d steps and ℓ = %d dimensions; α must be [%d×1] or [%d×%d], and s [1×1] or [1×%d]", a, s, K, dims, K, K, dims, dims)
+		misuse("α is %v and s is [1×%d] for a flow of K = %d steps and ℓ = %d dimensions; "+
+			"α must be [%d×1] or [%d×%d], and s [1×1] or [1×%d]", a, s, K, dims, K, K, dims, dims)
 	}
 }
