@@ -75,7 +75,7 @@ func (w *assembler) code(format string, args ...any) {
 			continue
 		}
 		name, list, _ := strings.Cut(line, " ")
-		template := instructions[name][w.column()]
+		template := instructions[name][w.column]
 		var operands []string
 		if list != "" {
 			operands = strings.Split(list, ", ")
@@ -97,14 +97,6 @@ func (w *assembler) code(format string, args ...any) {
 		}
 		w.op("%s", template)
 	}
-}
-
-// column returns the index of the architecture in the arrays of the table instructions.
-func (w *assembler) column() int {
-	if w.architecture == amd64 {
-		return 0
-	}
-	return 1
 }
 
 var nameInOperand = regexp.MustCompile(`@?[A-Za-z][A-Za-z0-9.]*`)

@@ -13,6 +13,7 @@ type architecture struct {
 	sets    []*isa   // instruction sets, widest first
 	args    string   // register that holds the address of the arguments of a kernel
 	general []string // other general-purpose registers that kernels use
+	column  int      // index in the arrays of the table instructions
 }
 
 // An isa is an instruction set.
@@ -86,9 +87,9 @@ var (
 // On amd64, SP and BP belong to the stack. On arm64, the platform and Go reserve R18 and R27 to R31.
 var (
 	amd64 = &architecture{"amd64", []*isa{avx512, avx2}, "DI",
-		strings.Fields("AX BX CX DX SI R8 R9 R10 R11 R12 R13 R14 R15")}
+		strings.Fields("AX BX CX DX SI R8 R9 R10 R11 R12 R13 R14 R15"), 0}
 	arm64 = &architecture{"arm64", []*isa{neon}, "R0",
-		strings.Fields("R1 R2 R3 R4 R5 R6 R7 R8 R9 R10 R11 R12 R13 R14 R15 R16 R17 R19 R20 R21 R22 R23 R24 R25 R26")}
+		strings.Fields("R1 R2 R3 R4 R5 R6 R7 R8 R9 R10 R11 R12 R13 R14 R15 R16 R17 R19 R20 R21 R22 R23 R24 R25 R26"), 1}
 )
 
 // grid returns the shapes with the given numbers of rows and 1 to n vectors per row.

@@ -137,52 +137,41 @@ const maskRegister = 15
 
 // load emits an instruction that loads a vector from an address into register r. If w.masked is set, elements outside
 // the mask become zero. On arm64, elements after the first w.lanes become zero.
-func (w *assembler) load(from address, r int) {
-	switch m := w.memory(from); {
-	case w.architecture == arm64:
-		w.moveNEON("FMOV%[1]s %[2]s, F%[3]d", 0x3ce06800, "ldr", from, r)
-	case w.masked && w.isa == avx512:
-		w.op("%s.Z %s, K1, %s", w.typed("VMOVUPS"), m, w.v(r))
-	case w.masked:
-		w.op("%s %s, %s, %s", w.typed("VMASKMOVPS"), m, w.v(maskRegister), w.v(r))
-	default:
-		w.op("%s %s, %s", w.moveInstruction(), m, w.v(r))
-	}
-}
+func (w *assembler) load(from address, r int) { w.move(from, r, true) }
 
 // store emits an instruction that stores register r at an address. If w.masked is set, it stores only the elements in
 // the mask.
-func (w *assembler) store(r int, to address) {
-	switch m := w.memory(to); {
-	case w.architecture == arm64:
-		w.moveNEON("FMOV%[1]s F%[3]d, %[2]s", 0x3ca06800, "str", to, r)
+func (w *assembler) store(r int, to address) { w.move(to, r, false) }
+
+func (w *assembler) move(a address, r int, load bool) {
+	from, to, name, mask := w.memory(a), w.v(r), w.typed("VMOVUPS"), ""
+	if w.architecture == arm64 {
+		bytes := w.size * w.lanes
+		if bytes == 16 && a.index != "" { // Go's assembler lacks this instruction
+			base, index := number(w.operand(a.base)), number(w.operand(a.index))
+			code, name := uint32(0x3ca06800), "str"
+			if load {
+				code, name = 0x3ce06800, "ldr"
+			}
+			w.word(code|index<<16|base<<5|uint32(r), "%s q%d, [x%d, x%d]", name, r, base, index)
+			return
+		}
+		to, name = fmt.Sprintf("F%d", r), "FMOV"+map[int]string{4: "S", 8: "D", 16: "Q"}[bytes]
+	}
+	switch {
+	case w.masked && w.isa == avx512 && load:
+		name, mask = name+".Z", "K1, "
 	case w.masked && w.isa == avx512:
-		w.op("%s %s, K1, %s", w.typed("VMOVUPS"), w.v(r), m)
+		mask = "K1, "
 	case w.masked:
-		w.op("%s %s, %s, %s", w.typed("VMASKMOVPS"), w.v(r), w.v(maskRegister), m)
-	default:
-		w.op("%s %s, %s", w.moveInstruction(), w.v(r), m)
+		name, mask = w.typed("VMASKMOVPS"), w.v(maskRegister)+", "
+	case w.lanes == 1 && w.architecture == amd64:
+		name = w.typed("VMOVPS") // VMOVSS or VMOVSD
 	}
-}
-
-// moveInstruction returns the name of the instruction of amd64 that loads or stores a vector.
-func (w *assembler) moveInstruction() string {
-	if w.lanes == 1 {
-		return w.typed("VMOVPS") // VMOVSS or VMOVSD
+	if !load {
+		from, to = to, from
 	}
-	return w.typed("VMOVUPS")
-}
-
-// moveNEON emits an instruction that loads or stores vector register r. Go's assembler has no instruction for vectors of
-// 16 bytes at the sum of two registers.
-func (w *assembler) moveNEON(format string, code uint32, name string, a address, r int) {
-	bytes := w.size * w.lanes
-	if bytes == 16 && a.index != "" {
-		base, index := number(w.operand(a.base)), number(w.operand(a.index))
-		w.word(code|index<<16|base<<5|uint32(r), "%s q%d, [x%d, x%d]", name, r, base, index)
-		return
-	}
-	w.op(format, map[int]string{4: "S", 8: "D", 16: "Q"}[bytes], w.memory(a), r)
+	w.op("%s %s, %s%s", name, from, mask, to)
 }
 
 // number returns the number of a general-purpose register of arm64, such as 1 for R1.
@@ -249,33 +238,32 @@ func (c constant) value() float64 {
 	return math.Float64frombits(c.bits)
 }
 
-// constantOperand returns the assembly operand for a constant, and adds the constant to w.constants if it is new. On
-// arm64, the operand is a whole vector of a table, whose address is in the register constants.
+// constantOperand returns the assembly operand for a constant, and adds the constant to w.constants if it is new. The
+// constants are in a table, where each has 8 bytes on amd64 and a whole vector on arm64. On arm64, the address of the
+// table is in the register constants.
 func (w *assembler) constantOperand(c constant) string {
 	if !slices.Contains(w.constants, c) {
 		w.constants = append(w.constants, c)
 	}
+	i := slices.Index(w.constants, c)
 	if w.architecture == arm64 {
-		return fmt.Sprintf("%d(%s)", 16*slices.Index(w.constants, c), w.operand("constants"))
+		return fmt.Sprintf("%d(%s)", 16*i, w.operand("constants"))
 	}
-	return fmt.Sprintf("k%0*x<>+0(SB)", 2*c.size, c.bits)
+	return fmt.Sprintf("constants<>+%d(SB)", 8*i)
 }
 
-// constantData emits the constants.
+// constantData emits the table of constants.
 func (w *assembler) constantData() {
+	w.WriteByte('\n')
+	size := map[*architecture]int{amd64: 8, arm64: 16}[w.architecture]
 	for i, c := range w.constants {
-		if w.architecture == amd64 {
-			fmt.Fprintf(w, "\nDATA k%0*x<>+0(SB)/%d, $0x%0[1]*[2]x // %[4]v\n", 2*c.size, c.bits, c.size, c.value())
-			fmt.Fprintf(w, "GLOBL k%0*x<>(SB), NOPTR|RODATA, $%d\n", 2*c.size, c.bits, c.size)
-			continue
-		}
+		bits := c.bits
 		if c.size == 4 {
-			c.bits |= c.bits << 32
+			bits |= bits << 32
 		}
-		fmt.Fprintf(w, "DATA constants<>+%d(SB)/8, $0x%016x\n", 16*i, c.bits)
-		fmt.Fprintf(w, "DATA constants<>+%d(SB)/8, $0x%016x // %v\n", 16*i+8, c.bits, w.constants[i].value())
+		for offset := 0; offset < size; offset += 8 {
+			fmt.Fprintf(w, "DATA constants<>+%d(SB)/8, $0x%016x // %v\n", size*i+offset, bits, c.value())
+		}
 	}
-	if w.architecture == arm64 {
-		fmt.Fprintf(w, "GLOBL constants<>(SB), NOPTR|RODATA, $%d\n", 16*len(w.constants))
-	}
+	fmt.Fprintf(w, "GLOBL constants<>(SB), NOPTR|RODATA, $%d\n", size*len(w.constants))
 }

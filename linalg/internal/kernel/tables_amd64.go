@@ -31,7 +31,7 @@ var kernelSets = [levels]*kernelSet{
 		}),
 	},
 	levelAVX2: {
-		elementwise: 7, peak: 1, peakSums: 12,
+		elementwise: 16, peak: 1, peakSums: 12,
 		transposes: []transposeKernel{{8, 1}},
 		lanes:      8, vectors: 3, partialColumns: 7,
 		full: newTileLookup([]tileKernel{

@@ -41,7 +41,6 @@ TEXT tile1x1AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (AX)
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -49,6 +48,7 @@ TEXT tile1x1AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -94,7 +94,6 @@ TEXT tile1x2AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (AX)(R9*1)
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -103,6 +102,7 @@ TEXT tile1x2AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS (BX), Z0
 	VMOVAPS Z0, Z1
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -153,7 +153,6 @@ TEXT tile1x3AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (AX)(R9*2)
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -163,6 +162,7 @@ TEXT tile1x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z0, Z1
 	VMOVAPS Z0, Z2
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -222,7 +222,6 @@ TEXT tile4x1AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -233,6 +232,7 @@ TEXT tile4x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 8(BX), Z2
 	VBROADCASTSS 12(BX), Z3
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -306,7 +306,6 @@ TEXT tile4x2AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -321,6 +320,7 @@ TEXT tile4x2AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Z6
 	VMOVAPS Z6, Z7
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -411,7 +411,6 @@ TEXT tile4x3AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -430,6 +429,7 @@ TEXT tile4x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z9, Z10
 	VMOVAPS Z9, Z11
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -527,7 +527,6 @@ TEXT tile5x1AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -539,6 +538,7 @@ TEXT tile5x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Z3
 	VBROADCASTSS 16(BX), Z4
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -621,7 +621,6 @@ TEXT tile5x2AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -638,6 +637,7 @@ TEXT tile5x2AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 16(BX), Z8
 	VMOVAPS Z8, Z9
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -741,7 +741,6 @@ TEXT tile5x3AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -763,6 +762,7 @@ TEXT tile5x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z12, Z13
 	VMOVAPS Z12, Z14
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -880,7 +880,6 @@ TEXT tile8x1AVX512<>(SB), NOSPLIT, $0-16
 	LEAQ (CX)(CX*2), DX
 	LEAQ (CX)(CX*4), SI
 	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -895,6 +894,7 @@ TEXT tile8x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 24(BX), Z6
 	VBROADCASTSS 28(BX), Z7
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -1006,7 +1006,6 @@ TEXT tile8x2AVX512<>(SB), NOSPLIT, $0-16
 	LEAQ (CX)(CX*2), DX
 	LEAQ (CX)(CX*4), SI
 	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -1029,6 +1028,7 @@ TEXT tile8x2AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 28(BX), Z14
 	VMOVAPS Z14, Z15
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -1173,7 +1173,6 @@ TEXT tile8x3AVX512<>(SB), NOSPLIT, $0-16
 	LEAQ (CX)(CX*2), DX
 	LEAQ (CX)(CX*4), SI
 	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -1204,6 +1203,7 @@ TEXT tile8x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z21, Z22
 	VMOVAPS Z21, Z23
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -1373,7 +1373,6 @@ TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
 	LEAQ (CX)(CX*2), DX
 	LEAQ (CX)(CX*4), SI
 	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -1401,6 +1400,7 @@ TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 56(BX), Z14
 	VBROADCASTSS 60(BX), Z15
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -1537,7 +1537,6 @@ TEXT partial1AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (AX)
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -1549,6 +1548,7 @@ TEXT partial1AVX512<>(SB), NOSPLIT, $0-16
 	BZHIL R13, R14, R14
 	KMOVW R14, K1
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -1611,7 +1611,6 @@ TEXT partial8AVX512<>(SB), NOSPLIT, $0-16
 	LEAQ (CX)(CX*2), DX
 	LEAQ (CX)(CX*4), SI
 	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -1630,6 +1629,7 @@ TEXT partial8AVX512<>(SB), NOSPLIT, $0-16
 	BZHIL R13, R14, R14
 	KMOVW R14, K1
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -1757,7 +1757,6 @@ TEXT partial16AVX512<>(SB), NOSPLIT, $0-16
 	LEAQ (CX)(CX*2), DX
 	LEAQ (CX)(CX*4), SI
 	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -1789,6 +1788,7 @@ TEXT partial16AVX512<>(SB), NOSPLIT, $0-16
 	BZHIL R13, R14, R14
 	KMOVW R14, K1
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -1943,7 +1943,6 @@ TEXT quad1AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (AX)
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2020,7 +2019,6 @@ TEXT quad4AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2149,7 +2147,6 @@ TEXT quad8AVX512<>(SB), NOSPLIT, $0-16
 	LEAQ (CX)(CX*2), DX
 	LEAQ (CX)(CX*4), SI
 	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2350,7 +2347,6 @@ TEXT quad16AVX512<>(SB), NOSPLIT, $0-16
 	LEAQ (CX)(CX*2), DX
 	LEAQ (CX)(CX*4), SI
 	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2632,7 +2628,6 @@ TEXT tile1x1AVX2<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (AX)
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2640,6 +2635,7 @@ TEXT tile1x1AVX2<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Y0
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -2685,7 +2681,6 @@ TEXT tile1x2AVX2<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (AX)(R9*1)
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2694,6 +2689,7 @@ TEXT tile1x2AVX2<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS (BX), Y0
 	VMOVAPS Y0, Y1
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -2744,7 +2740,6 @@ TEXT tile1x3AVX2<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (AX)(R9*2)
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2754,6 +2749,7 @@ TEXT tile1x3AVX2<>(SB), NOSPLIT, $0-16
 	VMOVAPS Y0, Y1
 	VMOVAPS Y0, Y2
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -2813,7 +2809,6 @@ TEXT tile4x1AVX2<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2824,6 +2819,7 @@ TEXT tile4x1AVX2<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 8(BX), Y2
 	VBROADCASTSS 12(BX), Y3
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -2897,7 +2893,6 @@ TEXT tile4x2AVX2<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2912,6 +2907,7 @@ TEXT tile4x2AVX2<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Y6
 	VMOVAPS Y6, Y7
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -3002,7 +2998,6 @@ TEXT tile4x3AVX2<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -3021,6 +3016,7 @@ TEXT tile4x3AVX2<>(SB), NOSPLIT, $0-16
 	VMOVAPS Y9, Y10
 	VMOVAPS Y9, Y11
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -3109,7 +3105,6 @@ TEXT partial1AVX2<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (AX)
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -3122,6 +3117,7 @@ TEXT partial1AVX2<>(SB), NOSPLIT, $0-16
 	SUBQ R13, R14
 	VMOVDQU (R14), Y15
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -3174,7 +3170,6 @@ TEXT partial4AVX2<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -3190,6 +3185,7 @@ TEXT partial4AVX2<>(SB), NOSPLIT, $0-16
 	SUBQ R13, R14
 	VMOVDQU (R14), Y15
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -3256,7 +3252,6 @@ TEXT quad1AVX2<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (AX)
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -3321,7 +3316,6 @@ TEXT quad4AVX2<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12

@@ -31,7 +31,6 @@
 TEXT tile1x1NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
-	MOVD tileArgs_bVector(R0), R7
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -39,6 +38,7 @@ TEXT tile1x1NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -78,7 +78,6 @@ store:
 TEXT tile1x2NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
-	MOVD tileArgs_bVector(R0), R7
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -87,6 +86,7 @@ TEXT tile1x2NEON<>(SB), NOSPLIT, $0-16
 	VLD1R (R2), [V0.S4]
 	VMOV V0.B16, V1.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -131,8 +131,6 @@ store:
 TEXT tile1x3NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
-	MOVD tileArgs_bVector(R0), R7
-	ADD R7, R7, R17
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -142,6 +140,8 @@ TEXT tile1x3NEON<>(SB), NOSPLIT, $0-16
 	VMOV V0.B16, V1.B16
 	VMOV V0.B16, V2.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
+	ADD R7, R7, R17
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -192,9 +192,6 @@ store:
 TEXT tile1x4NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
-	MOVD tileArgs_bVector(R0), R7
-	ADD R7, R7, R17
-	ADD R7, R17, R19
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -205,6 +202,9 @@ TEXT tile1x4NEON<>(SB), NOSPLIT, $0-16
 	VMOV V0.B16, V2.B16
 	VMOV V0.B16, V3.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
+	ADD R7, R7, R17
+	ADD R7, R17, R19
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -263,7 +263,6 @@ TEXT tile4x1NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
 	ADD R3, R14, R4
-	MOVD tileArgs_bVector(R0), R7
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -277,6 +276,7 @@ TEXT tile4x1NEON<>(SB), NOSPLIT, $0-16
 	FMOVS 12(R2), F3
 	VDUP V3.S[0], V3.S4
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -339,7 +339,6 @@ TEXT tile4x2NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
 	ADD R3, R14, R4
-	MOVD tileArgs_bVector(R0), R7
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -357,6 +356,7 @@ TEXT tile4x2NEON<>(SB), NOSPLIT, $0-16
 	VDUP V6.S[0], V6.S4
 	VMOV V6.B16, V7.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -436,8 +436,6 @@ TEXT tile4x3NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
 	ADD R3, R14, R4
-	MOVD tileArgs_bVector(R0), R7
-	ADD R7, R7, R17
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -459,6 +457,8 @@ TEXT tile4x3NEON<>(SB), NOSPLIT, $0-16
 	VMOV V9.B16, V10.B16
 	VMOV V9.B16, V11.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
+	ADD R7, R7, R17
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -556,9 +556,6 @@ TEXT tile4x4NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
 	ADD R3, R14, R4
-	MOVD tileArgs_bVector(R0), R7
-	ADD R7, R7, R17
-	ADD R7, R17, R19
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -584,6 +581,9 @@ TEXT tile4x4NEON<>(SB), NOSPLIT, $0-16
 	VMOV V12.B16, V14.B16
 	VMOV V12.B16, V15.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
+	ADD R7, R7, R17
+	ADD R7, R17, R19
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -701,9 +701,6 @@ TEXT tile6x4NEON<>(SB), NOSPLIT, $0-16
 	ADD R3, R14, R4
 	ADD R3, R4, R15
 	ADD R3, R15, R5
-	MOVD tileArgs_bVector(R0), R7
-	ADD R7, R7, R17
-	ADD R7, R17, R19
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -739,6 +736,9 @@ TEXT tile6x4NEON<>(SB), NOSPLIT, $0-16
 	VMOV V20.B16, V22.B16
 	VMOV V20.B16, V23.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
+	ADD R7, R7, R17
+	ADD R7, R17, R19
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -896,7 +896,6 @@ TEXT tile8x1NEON<>(SB), NOSPLIT, $0-16
 	ADD R3, R15, R5
 	ADD R3, R5, R16
 	ADD R3, R16, R6
-	MOVD tileArgs_bVector(R0), R7
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -918,6 +917,7 @@ TEXT tile8x1NEON<>(SB), NOSPLIT, $0-16
 	FMOVS 28(R2), F7
 	VDUP V7.S[0], V7.S4
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -1012,7 +1012,6 @@ TEXT tile8x2NEON<>(SB), NOSPLIT, $0-16
 	ADD R3, R15, R5
 	ADD R3, R5, R16
 	ADD R3, R16, R6
-	MOVD tileArgs_bVector(R0), R7
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -1042,6 +1041,7 @@ TEXT tile8x2NEON<>(SB), NOSPLIT, $0-16
 	VDUP V14.S[0], V14.S4
 	VMOV V14.B16, V15.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -1169,8 +1169,6 @@ TEXT tile8x3NEON<>(SB), NOSPLIT, $0-16
 	ADD R3, R15, R5
 	ADD R3, R5, R16
 	ADD R3, R16, R6
-	MOVD tileArgs_bVector(R0), R7
-	ADD R7, R7, R17
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -1208,6 +1206,8 @@ TEXT tile8x3NEON<>(SB), NOSPLIT, $0-16
 	VMOV V21.B16, V22.B16
 	VMOV V21.B16, V23.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
+	ADD R7, R7, R17
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -1369,7 +1369,6 @@ TEXT tile16x1NEON<>(SB), NOSPLIT, $0-16
 	ADD R3, R15, R5
 	ADD R3, R5, R16
 	ADD R3, R16, R6
-	MOVD tileArgs_bVector(R0), R7
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -1410,6 +1409,7 @@ TEXT tile16x1NEON<>(SB), NOSPLIT, $0-16
 	FMOVS 60(R2), F15
 	VDUP V15.S[0], V15.S4
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -1555,7 +1555,6 @@ store:
 TEXT partial1NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
-	MOVD tileArgs_bVector(R0), R7
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -1563,6 +1562,7 @@ TEXT partial1NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -1608,7 +1608,6 @@ TEXT partial8NEON<>(SB), NOSPLIT, $0-16
 	ADD R3, R15, R5
 	ADD R3, R5, R16
 	ADD R3, R16, R6
-	MOVD tileArgs_bVector(R0), R7
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -1630,6 +1629,7 @@ TEXT partial8NEON<>(SB), NOSPLIT, $0-16
 	FMOVS 28(R2), F7
 	VDUP V7.S[0], V7.S4
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
