@@ -43,7 +43,6 @@ func mulAdd(f *formula, x []*value) []*value { return []*value{f.fma(x[0], x[1],
 func exp(f *formula, x []*value) []*value    { return []*value{f.exp(x[0])} }
 func log(f *formula, x []*value) []*value    { return []*value{f.log(x[0])} }
 func tanh(f *formula, x []*value) []*value   { return []*value{f.tanh(x[0])} }
-
 func sigmoid(f *formula, x []*value) []*value {
 	return []*value{f.sigmoid(x[0], f.expOfMinusAbs(x[0]))}
 }
@@ -59,17 +58,6 @@ func adamax(f *formula, x []*value) []*value {
 	m = f.fma(rest1, g, f.mul(m, beta1))
 	u = f.max(f.mul(u, beta2), f.abs(g))
 	return []*value{f.fma(rate, f.div(m, f.add(u, epsilon)), p), m, u}
-}
-
-// operands returns the names of all operands of k: the outputs, followed by the inputs that are not also outputs.
-func (k elementwiseKernel) operands() string {
-	operands := k.outputs
-	for _, in := range k.inputs {
-		if !strings.ContainsRune(operands, in) {
-			operands += string(in)
-		}
-	}
-	return operands
 }
 
 // elementwise returns the assembly file with the elementwise kernels.
@@ -96,8 +84,10 @@ func (w *assembler) elementwiseKernel(k elementwiseKernel) {
 	lanes := w.bytes / k.size
 	w.begin(k.name+w.name, "%s", k.doc)
 	w.setVectors(k.size, lanes)
-	for _, name := range k.operands() {
-		w.code("MOVE @%c, %[1]c", name)
+	for _, name := range "yabc" {
+		if strings.ContainsRune(k.outputs+k.inputs, name) {
+			w.code("MOVE @%c, %[1]c", name)
+		}
 	}
 	w.code("MOVE @n, left; MOVE $0, done")
 	if w.architecture == arm64 {
@@ -106,11 +96,11 @@ func (w *assembler) elementwiseKernel(k elementwiseKernel) {
 	f := newFormula(w)
 	var x []*value
 	for range k.inputs {
-		x = append(x, f.loaded(len(x), false))
+		x = append(x, f.loaded(len(x), 0))
 	}
 	for _, name := range k.scalars {
 		w.broadcast(address{base: "@" + name}, len(x))
-		x = append(x, f.loaded(len(x), true))
+		x = append(x, f.loaded(len(x), 1))
 	}
 	// The functions below load the inputs and store the outputs, whole vectors or parts of vectors.
 	at := func(name rune) address { return address{base: string(name), index: "done", scale: 1} }
@@ -143,7 +133,8 @@ func (w *assembler) elementwiseKernel(k elementwiseKernel) {
 	load()
 	w.code("JUMP compute; storePartial:")
 	store()
-	if w.masked = false; w.architecture == arm64 {
+	w.masked = false
+	if w.architecture == arm64 {
 		w.code("ADD $%d, done; SUB $1, left; JUMP partial", k.size)
 	}
 	w.code("finish:; RETURN")

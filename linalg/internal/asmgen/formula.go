@@ -32,15 +32,11 @@ func newFormula(w *assembler) *formula {
 	return f
 }
 
-// loaded returns a value for a vector in a register that the caller has loaded. The register is never reused if keep
-// is set, and otherwise after the last operation that reads it.
-func (f *formula) loaded(register int, keep bool) *value {
-	v := &value{register: register}
+// loaded returns a value for a vector that the caller has loaded into a register. The number of additional readers is 1 if
+// the register must keep the vector, and otherwise 0.
+func (f *formula) loaded(register, readers int) *value {
 	f.used[register] = true
-	if keep {
-		v.readers = 1
-	}
-	return v
+	return &value{register: register, readers: readers}
 }
 
 func (f *formula) apply(v *value) *value {
@@ -134,24 +130,19 @@ func (f *formula) release(arguments []*value) {
 	for _, a := range arguments {
 		if a.readers--; a.register >= 0 && (a.readers == 0 || a.constant != nil) {
 			f.used[a.register] = false
-		}
-		if a.constant != nil {
 			a.register = -1
 		}
 	}
 }
 
-// instruction emits the instruction d = x ∘ y with the given name in the table vectorInstructions. If form is not empty,
-// it replaces the digits 231 in the name on amd64. With AVX-512, a constant y remains in memory.
+// instruction emits the instruction d = x ∘ y with the given name in the table vectorInstructions. On amd64, form replaces
+// the digits 231 in the name. With AVX-512, a constant y remains in memory.
 func (f *formula) instruction(name, form string, x int, y *value, d int) {
 	if f.architecture == arm64 {
 		f.vector(name, x, f.read(y), d)
 		return
 	}
-	mnemonic := f.typed(vectorInstructions[name].amd64)
-	if form != "" {
-		mnemonic = strings.Replace(mnemonic, "231", form, 1)
-	}
+	mnemonic := strings.Replace(f.typed(vectorInstructions[name].amd64), "231", form, 1)
 	if y.constant != nil && f.isa == avx512 {
 		f.assembler.op("%s.BCST %s, %s, %s", mnemonic, f.constantOperand(*y.constant), f.v(x), f.v(d))
 		return
@@ -191,10 +182,9 @@ func (f *formula) emitMultiplyAdd(v, a, b, c *value) {
 
 // emitChoose emits v = a where x < y, else b.
 func (f *formula) emitChoose(v, x, y, a, b *value) {
-	f.read(x)
-	f.read(y)
-	f.read(a)
-	f.read(b)
+	for _, argument := range v.arguments {
+		f.read(argument)
+	}
 	v.register = f.allocate()
 	const lessThan = 0x11 // the comparison is quiet, so NaN does not raise an exception
 	compare := fmt.Sprintf("%s $%d, %s, %s", f.typed("VCMPPS"), lessThan, f.v(y.register), f.v(x.register))

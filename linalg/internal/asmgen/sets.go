@@ -69,9 +69,9 @@ var tall = shape{16, 1}
 // tenth for the other convolutions.
 var (
 	avx512 = &isa{"AVX512", 64, 32, 3, 15, 12, [kinds][]shape{
-		full:    slices.Concat(grid(3, 1, 4, 5, 8), []shape{tall}),
-		partial: {{1, 1}, {8, 1}, tall},
-		quad:    {{1, 1}, {4, 1}, {8, 1}, tall},
+		full:    slices.Concat(grid(3, 1, 4, 5), []shape{{8, 2}, {8, 3}, tall}),
+		partial: {{1, 1}, tall},
+		quad:    {{1, 1}, {4, 1}, tall},
 	}}
 	avx2 = &isa{"AVX2", 32, 16, 3, 7, 12, [kinds][]shape{
 		full:    grid(3, 1, 4),
@@ -79,8 +79,8 @@ var (
 		quad:    {{1, 1}, {4, 1}},
 	}}
 	neon = &isa{"NEON", 16, 32, 4, 1, 24, [kinds][]shape{
-		full:    slices.Concat(grid(4, 1, 4), []shape{{6, 4}}, grid(3, 8), []shape{tall}),
-		partial: {{1, 1}, {8, 1}},
+		full:    slices.Concat(grid(4, 1, 4), []shape{{6, 4}, {8, 2}, {8, 3}, tall}),
+		partial: {{1, 1}, tall},
 	}}
 )
 
@@ -122,8 +122,7 @@ func tables(arch *architecture) string {
 	text := "//go:build !purego\n\npackage kernel\n\n// kernelSets lists the kernels of each instruction set. The fields of a tileKernel are {rows, vectors, index}, and\n// the fields of a transposeKernel are {rows, index}.\nvar kernelSets = [levels]*kernelSet{\n"
 	index := 0 // index of the next tile kernel
 	for i, a := range arch.sets {
-		text += fmt.Sprintf("level%s: {\nelementwise: %d, peak: %d, peakSums: %d,\n", a.name, i*len(elementwiseKernels), i, a.peakSums)
-		text += "transposes: []transposeKernel{"
+		text += fmt.Sprintf("level%s: {\nelementwise: %d, peak: %d, peakSums: %d,\ntransposes: []transposeKernel{", a.name, i*len(elementwiseKernels), i, a.peakSums)
 		for j := i; j < len(arch.sets); j++ {
 			text += fmt.Sprintf("{%d, %d}, ", arch.sets[j].bytes/4, j)
 		}

@@ -53,14 +53,6 @@ func tiles(arch *architecture) string {
 	return w.finish()
 }
 
-// tileName returns the name of a tile kernel.
-func (w *assembler) tileName(kind tileKind, s shape) string {
-	if kind == full {
-		return fmt.Sprintf("tile%dx%d%s", s.rows, s.vectors, w.name)
-	}
-	return fmt.Sprintf("%v%d%s", kind, s.rows, w.name)
-}
-
 // tile emits the kernel of a tile. The kinds of tiles differ only in the loads and stores of vectors. Vector v of row i
 // of C is in register i·s.vectors + v, and B is in the registers after C.
 func (w *assembler) tile(s shape, kind tileKind) {
@@ -69,14 +61,8 @@ func (w *assembler) tile(s shape, kind tileKind) {
 		w.lanes = 1
 	}
 	sums := s.rows * s.vectors
-	w.begin(w.tileName(kind, s), "C is in registers 0 to %d and B in registers %d to %d. Elements of A are in the registers after B.",
+	w.begin(fmt.Sprintf("%v%dx%d%s", kind, s.rows, s.vectors, w.name), "C is in registers 0 to %d and B in registers %d to %d. Elements of A are in the registers after B.",
 		sums-1, sums, sums+s.vectors-1)
-	if w.architecture == amd64 {
-		w.comment("Prefetch C.")
-		w.code("MOVE @c, c; MOVE @cRow, cRow")
-		w.loadVectors("c", s, kind)
-		w.each(s, func(_ int, a address) { w.op("PREFETCHT0 %s", w.memory(a)) })
-	}
 	w.comment("Load strides.")
 	w.loadStride("aRow", "row", min(s.rows, 8))
 	w.code("MOVE @aStep, aStep; MOVE @bStep, bStep; MOVE @segments, segment")
@@ -94,7 +80,8 @@ func (w *assembler) tile(s shape, kind tileKind) {
 			w.copy(i*s.vectors, i*s.vectors+v)
 		}
 	}
-	if w.masked = kind == partial && w.architecture == amd64; w.masked {
+	w.masked = kind == partial && w.architecture == amd64
+	if w.masked {
 		w.code("MOVE @lanes, steps")
 		w.setMask("steps", "left")
 	}
@@ -122,9 +109,6 @@ func (w *assembler) products(s shape, kind tileKind) {
 	x := s.rows * s.vectors // first register of B
 	factors := x + s.vectors
 	free := w.count - factors // number of registers for elements of A
-	if w.masked && w.isa == avx2 {
-		free--
-	}
 	counter := "left"
 	w.code("MOVE @segmentCount, left")
 	if kind == quad { // there is no register for the counter
@@ -228,7 +212,7 @@ func peak(arch *architecture) string {
 		w.setVectors(4, w.bytes/4)
 		w.begin("peak"+w.name, "The factor is in register %d.", w.peakSums)
 		for i := range w.peakSums + 1 {
-			w.zero(i)
+			w.vector("xor", i, i, i)
 		}
 		w.code("MOVE @rounds, rounds; loop:")
 		for i := range w.peakSums {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -84,7 +85,7 @@ func (w *assembler) vector(name string, a, b, d int) {
 		lanes = "2d"
 		i.code |= 1 << 22
 	}
-	w.word(i.code|uint32(b)<<16|uint32(a)<<5|uint32(d), "%s v%d.%[3]s, v%[4]d.%[3]s, v%[5]d.%[3]s", i.arm64, d, lanes, a, b)
+	w.word(i.code|uint32(b<<16|a<<5|d), "%s v%d.%[3]s, v%[4]d.%[3]s, v%[5]d.%[3]s", i.arm64, d, lanes, a, b)
 }
 
 // word emits a WORD directive with the code of an instruction of arm64 and a comment, formatted as by
@@ -102,9 +103,6 @@ func (w *assembler) vectorMemory(name string, a int, b address, d, temp int) {
 	w.load(b, temp)
 	w.vector(name, a, temp, d)
 }
-
-// zero emits an instruction that sets vector register r to zero.
-func (w *assembler) zero(r int) { w.vector("xor", r, r, r) }
 
 // copy emits an instruction that copies vector register a to d.
 func (w *assembler) copy(a, d int) {
@@ -148,12 +146,13 @@ func (w *assembler) move(a address, r int, load bool) {
 	if w.architecture == arm64 {
 		bytes := w.size * w.lanes
 		if bytes == 16 && a.index != "" { // Go's assembler lacks this instruction
-			base, index := number(w.operand(a.base)), number(w.operand(a.index))
+			base, _ := strconv.Atoi(w.operand(a.base)[1:]) // R1 has the number 1
+			index, _ := strconv.Atoi(w.operand(a.index)[1:])
 			code, name := uint32(0x3ca06800), "str"
 			if load {
 				code, name = 0x3ce06800, "ldr"
 			}
-			w.word(code|index<<16|base<<5|uint32(r), "%s q%d, [x%d, x%d]", name, r, base, index)
+			w.word(code|uint32(index<<16|base<<5|r), "%s q%d, [x%d, x%d]", name, r, base, index)
 			return
 		}
 		to, name = fmt.Sprintf("F%d", r), "FMOV"+map[int]string{4: "S", 8: "D", 16: "Q"}[bytes]
@@ -172,14 +171,6 @@ func (w *assembler) move(a address, r int, load bool) {
 		from, to = to, from
 	}
 	w.op("%s %s, %s%s", name, from, mask, to)
-}
-
-// number returns the number of a general-purpose register of arm64, such as 1 for R1.
-func number(register string) (n uint32) {
-	if _, err := fmt.Sscanf(register, "R%d", &n); err != nil {
-		panic(err)
-	}
-	return n
 }
 
 // broadcast emits code that loads one number from an address into all elements of register r.
@@ -230,14 +221,6 @@ type constant struct {
 	size int
 }
 
-// value returns the number.
-func (c constant) value() float64 {
-	if c.size == 4 {
-		return float64(math.Float32frombits(uint32(c.bits)))
-	}
-	return math.Float64frombits(c.bits)
-}
-
 // constantOperand returns the assembly operand for a constant, and adds the constant to w.constants if it is new. The
 // constants are in a table, where each has 8 bytes on amd64 and a whole vector on arm64. On arm64, the address of the
 // table is in the register constants.
@@ -257,12 +240,12 @@ func (w *assembler) constantData() {
 	w.WriteByte('\n')
 	size := map[*architecture]int{amd64: 8, arm64: 16}[w.architecture]
 	for i, c := range w.constants {
-		bits := c.bits
+		bits, value := c.bits, math.Float64frombits(c.bits)
 		if c.size == 4 {
-			bits |= bits << 32
+			bits, value = bits|bits<<32, float64(math.Float32frombits(uint32(bits)))
 		}
 		for offset := 0; offset < size; offset += 8 {
-			fmt.Fprintf(w, "DATA constants<>+%d(SB)/8, $0x%016x // %v\n", size*i+offset, bits, c.value())
+			fmt.Fprintf(w, "DATA constants<>+%d(SB)/8, $0x%016x // %v\n", size*i+offset, bits, value)
 		}
 	}
 	fmt.Fprintf(w, "GLOBL constants<>(SB), NOPTR|RODATA, $%d\n", size*len(w.constants))

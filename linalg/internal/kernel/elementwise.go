@@ -25,7 +25,8 @@ func elementwise[T Float](kernel int, y, a, b, c []T) bool {
 	if !simd32[T]() {
 		return false
 	}
-	callElementwise(kernelSets[level].elementwise+kernel, &elementwiseArgs{y: pointer(y), a: pointer(a), b: pointer(b), c: pointer(c), n: len(y)})
+	args := elementwiseArgs{y: pointer(y), a: pointer(a), b: pointer(b), c: pointer(c), n: len(y)}
+	callElementwise(kernelSets[level].elementwise+kernel, &args)
 	return true
 }
 
@@ -153,7 +154,9 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 	if simd32[T]() {
 		callElementwise(kernelSets[level].elementwise+opAdamax, &elementwiseArgs{
 			y: pointer(p), a: pointer(g), b: pointer(m), c: pointer(u), n: len(p),
-			beta1: float32(beta1), rest1: float32(1 - beta1), beta2: float32(beta2), rate: float32(rate), epsilon: float32(epsilon)})
+			beta1: float32(beta1), rest1: float32(1 - beta1), beta2: float32(beta2),
+			rate: float32(rate), epsilon: float32(epsilon),
+		})
 		return
 	}
 	for i, g := range g {

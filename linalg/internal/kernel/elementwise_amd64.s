@@ -208,9 +208,9 @@ finish:
 // a step of Adamax for parameters y, moving averages b and c and gradient a
 TEXT opAdamaxAVX512<>(SB), NOSPLIT, $0-16
 	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
 	MOVQ elementwiseArgs_b(DI), CX
 	MOVQ elementwiseArgs_c(DI), DX
-	MOVQ elementwiseArgs_a(DI), BX
 	MOVQ elementwiseArgs_n(DI), R8
 	MOVQ $0, SI
 	VBROADCASTSS elementwiseArgs_beta1(DI), Z4
@@ -517,8 +517,8 @@ finish:
 // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float32
 TEXT opSoftplusSigmoidAVX512<>(SB), NOSPLIT, $0-16
 	MOVQ elementwiseArgs_y(DI), AX
-	MOVQ elementwiseArgs_b(DI), CX
 	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_b(DI), CX
 	MOVQ elementwiseArgs_n(DI), R8
 	MOVQ $0, SI
 	CMPQ R8, $16
@@ -864,8 +864,8 @@ finish:
 // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float64
 TEXT opSoftplusSigmoid64AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ elementwiseArgs_y(DI), AX
-	MOVQ elementwiseArgs_b(DI), CX
 	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_b(DI), CX
 	MOVQ elementwiseArgs_n(DI), R8
 	MOVQ $0, SI
 	CMPQ R8, $8
@@ -1159,9 +1159,9 @@ finish:
 // a step of Adamax for parameters y, moving averages b and c and gradient a
 TEXT opAdamaxAVX2<>(SB), NOSPLIT, $0-16
 	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
 	MOVQ elementwiseArgs_b(DI), CX
 	MOVQ elementwiseArgs_c(DI), DX
-	MOVQ elementwiseArgs_a(DI), BX
 	MOVQ elementwiseArgs_n(DI), R8
 	MOVQ $0, SI
 	VBROADCASTSS elementwiseArgs_beta1(DI), Y4
@@ -1523,8 +1523,8 @@ finish:
 // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float32
 TEXT opSoftplusSigmoidAVX2<>(SB), NOSPLIT, $0-16
 	MOVQ elementwiseArgs_y(DI), AX
-	MOVQ elementwiseArgs_b(DI), CX
 	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_b(DI), CX
 	MOVQ elementwiseArgs_n(DI), R8
 	MOVQ $0, SI
 	CMPQ R8, $8
@@ -1964,8 +1964,8 @@ finish:
 // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float64
 TEXT opSoftplusSigmoid64AVX2<>(SB), NOSPLIT, $0-16
 	MOVQ elementwiseArgs_y(DI), AX
-	MOVQ elementwiseArgs_b(DI), CX
 	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_b(DI), CX
 	MOVQ elementwiseArgs_n(DI), R8
 	MOVQ $0, SI
 	CMPQ R8, $4

@@ -206,9 +206,9 @@ finish:
 // a step of Adamax for parameters y, moving averages b and c and gradient a
 TEXT opAdamaxNEON<>(SB), NOSPLIT, $0-16
 	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
 	MOVD elementwiseArgs_b(R0), R3
 	MOVD elementwiseArgs_c(R0), R4
-	MOVD elementwiseArgs_a(R0), R2
 	MOVD elementwiseArgs_n(R0), R6
 	MOVD $0, R5
 	MOVD $constants<>(SB), R7
@@ -568,8 +568,8 @@ finish:
 // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float32
 TEXT opSoftplusSigmoidNEON<>(SB), NOSPLIT, $0-16
 	MOVD elementwiseArgs_y(R0), R1
-	MOVD elementwiseArgs_b(R0), R3
 	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_b(R0), R3
 	MOVD elementwiseArgs_n(R0), R6
 	MOVD $0, R5
 	MOVD $constants<>(SB), R7
@@ -1002,8 +1002,8 @@ finish:
 // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float64
 TEXT opSoftplusSigmoid64NEON<>(SB), NOSPLIT, $0-16
 	MOVD elementwiseArgs_y(R0), R1
-	MOVD elementwiseArgs_b(R0), R3
 	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_b(R0), R3
 	MOVD elementwiseArgs_n(R0), R6
 	MOVD $0, R5
 	MOVD $constants<>(SB), R7

@@ -28,7 +28,5 @@ const (
 	rowScaleAdd   = 1 // y_i = a_i·b_i + c_i for a column a
 	rowMulShift   = 2 // y_i = a_i ⊙ b_i + c_i for a column c
 	rowMulAdd     = 3 // y_i = a_i ⊙ b_i + c_i
-	rowAddScaled  = 4 // y = y + Σ_i a_i·b_i for a column a
-	rowAddMul     = 5 // y = y + Σ_i a_i ⊙ b_i
-	rowAddDots    = 6 // y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four
+	rowAddDots    = 4 // y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four
 )
