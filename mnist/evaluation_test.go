@@ -116,11 +116,19 @@ func huge(x []float32) {
 	}
 }
 
-func TestAnEvaluationThatIsNotFiniteFails(t *testing.T) {
-	name, c := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 1)
+func TestModelsThatHaveDivergedFail(t *testing.T) {
+	name, c := trained(t, model.Config{Kind: "hvae", K: 2, Tempering: "free", Latent: 2}, 1)
 	for _, p := range c.Params {
 		huge(p.Value.Data)
 	}
 	write(t, c.File().Encode(), name)
-	mustFail(t, 1, name+": the evaluation is not finite (ELBO NaN, NLL ", "eval", "-checkpoint", name, "-data", "synthetic", "-limit", "2", "-samples", "2")
+	for command, want := range map[string]string{
+		"eval -limit 2 -samples 2":    name + ": the evaluation is not finite (ELBO NaN, NLL ",
+		"reconstruct -n 1 -o new.png": name + ": log p(x, z_0) is not finite",
+	} {
+		args := append(strings.Fields(command), "-data", "synthetic", "-checkpoint", name)
+		if _, stderr, status := mnist(t.Context(), args...); status != 1 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: status %d, stderr %q; want %q", command, status, stderr, want)
+		}
+	}
 }

@@ -75,15 +75,6 @@ func mustRun(t *testing.T, args ...string) (stdout, stderr string) {
 	return stdout, stderr
 }
 
-// mustFail runs the program, which must exit with the given status and print a line on stderr that contains want.
-func mustFail(t *testing.T, status int, want string, args ...string) {
-	t.Helper()
-	_, stderr, got := mnist(t.Context(), args...)
-	if got != status || !strings.Contains(stderr, want) {
-		t.Errorf("%v: status %d, stderr %q; want status %d and %q", args, got, stderr, status, want)
-	}
-}
-
 func read(t *testing.T, elem ...string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(elem...))

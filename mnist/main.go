@@ -13,7 +13,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -22,7 +21,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
+	"slices"
 	"syscall"
 
 	"hvae/bench/command"
@@ -54,7 +53,7 @@ func main() {
 
 // run runs the program.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	if len(args) == 0 || strings.TrimLeft(args[0], "-") == "h" || strings.TrimLeft(args[0], "-") == "help" {
+	if len(args) == 0 || slices.Contains([]string{"-h", "-help", "--help"}, args[0]) {
 		return command.Help(about)
 	}
 	commands := map[string]command.Func{
@@ -67,53 +66,37 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return f(ctx, args[1:], stdout, stderr)
 }
 
-// given reports whether a flag is on the command line.
+// given reports whether a flag was given.
 func given(f *flag.FlagSet, name string) (found bool) {
 	f.Visit(func(g *flag.Flag) { found = found || g.Name == name })
 	return found
 }
 
-// modelFlag defines the flag -checkpoint.
 func modelFlag(f *flag.FlagSet, name *string) {
-	f.StringVar(name, "checkpoint", "", "`file` of the model, the folder of its run, or a state of the run (required)")
+	f.StringVar(name, "checkpoint", "", "`file` of the model, the folder of its run, or the state of the run, which has the model after the last epoch (required)")
 }
 
-// dataFlag defines the flag -data.
 func dataFlag(f *flag.FlagSet, folder *string) {
-	f.StringVar(folder, "data", *folder, "`folder` with 28×28 images in files named as MNIST's, or synthetic for built-in images; "+
-		"missing MNIST\nfiles are downloaded (default $HVAE_MNIST, else a folder in the user's cache)")
+	f.StringVar(folder, "data", *folder, "`folder` with 28×28 images in files named as MNIST's, or synthetic for built-in images; missing MNIST files are\ndownloaded (default $HVAE_MNIST, else a folder in the user's cache)")
 }
 
-// readCheckpoint reads the model in a file, in the folder of a run (after the best epoch) or in a state (after the last).
+// readCheckpoint reads the model in a file or in the folder of a run.
 func readCheckpoint(name string) (c model.Checkpoint, err error) {
 	if name == "" {
 		return c, command.Usage("-checkpoint is missing: specify a model file or the folder of a run")
 	}
-	if isFolder(name) {
+	if s, err := os.Stat(name); err == nil && s.IsDir() {
 		name = filepath.Join(name, modelFile)
 	}
 	b, err := os.ReadFile(name)
 	if err != nil {
 		return c, err
 	}
-	if bytes.HasPrefix(b, []byte(gzipMagic)) {
-		var s *state
-		s, err = decodeState(b)
-		if err == nil {
-			c, err = s.last()
-		}
-	} else {
-		c, err = model.DecodeCheckpoint(b)
-	}
+	c, err = decodeModel(b)
 	if err != nil {
 		err = fmt.Errorf("%s is not a model for this program: %w", name, err)
 	}
 	return c, err
-}
-
-func isFolder(name string) bool {
-	s, err := os.Stat(name)
-	return err == nil && s.IsDir()
 }
 
 // loadTestImages loads images with data.Load or data.LoadTest. If there are fewer than n test images, it returns an error
@@ -121,14 +104,11 @@ func isFolder(name string) bool {
 func loadTestImages(load func(folder string, stderr io.Writer) (data.Set, error), folder string, c model.Checkpoint,
 	n int, flag string, stderr io.Writer) (*data.Set, error) {
 	set, err := load(folder, stderr)
-	if err != nil {
-		return nil, err
+	if err == nil && n > set.Test.Len() {
+		err = command.Usage("invalid value %d for flag -%s: there are %d test images", n, flag, set.Test.Len())
 	}
-	if n > set.Test.Len() {
-		return nil, command.Usage("invalid value %d for flag -%s: there are %d test images", n, flag, set.Test.Len())
-	}
-	if c.Data != "" && c.Data != set.Name {
+	if err == nil && c.Data != "" && c.Data != set.Name {
 		fmt.Fprintf(stderr, "note: the model was trained on %.40q, not on these images\n", c.Data)
 	}
-	return &set, nil
+	return &set, err
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"image"
 	"image/color"
-	"image/draw"
 	"image/png"
 	"io"
 	"math"
@@ -24,13 +23,6 @@ import (
 	"hvae/mnist/model"
 )
 
-const (
-	aboutSample = `Draws digits that a model generates. For example: mnist sample -checkpoint runs/vae -o digits.png`
-
-	aboutReconstruct = `Draws test digits, their reconstructions and, for an HVAE, the images along its flow.
-For example: mnist reconstruct -checkpoint runs/hvae -n 6 -o flow.png`
-)
-
 // pictureFlags are the flags of the sample and reconstruct commands.
 type pictureFlags struct {
 	checkpoint, data, out string
@@ -38,24 +30,19 @@ type pictureFlags struct {
 	seed                  uint64
 }
 
-// parse parses the command line and reads the model. The argument n is the default value of -n. The sample command has
-// no flag -data.
-func (p *pictureFlags) parse(name, about string, args []string, n int) (c model.Checkpoint, err error) {
-	f := flag.NewFlagSet("mnist "+name, flag.ContinueOnError)
+// parse parses the command line and reads the model. The argument n is the default value of -n.
+func (p *pictureFlags) parse(f *flag.FlagSet, about string, args []string, n int) (c model.Checkpoint, err error) {
 	modelFlag(f, &p.checkpoint)
-	if name == "reconstruct" {
-		dataFlag(f, &p.data)
-	}
 	f.IntVar(&p.n, "n", n, "`number` of digits")
 	f.StringVar(&p.out, "o", "", "`file` for the picture, a PNG (required)")
 	f.Uint64Var(&p.seed, "seed", 1, "seed for random numbers")
-	if err := command.Parse(f, about, args); err != nil {
+	err = command.Parse(f, about, args)
+	switch {
+	case err != nil:
 		return c, err
-	}
-	if p.n < 1 || p.n > 10_000 {
+	case p.n < 1 || p.n > 10_000:
 		return c, command.Usage("invalid value %d for flag -n: it must be from 1 to 10000", p.n)
-	}
-	if !strings.EqualFold(filepath.Ext(p.out), ".png") {
+	case !strings.EqualFold(filepath.Ext(p.out), ".png"):
 		return c, command.Usage("invalid value %q for flag -o: the picture is a PNG, so its name must end in .png", p.out)
 	}
 	return readCheckpoint(p.checkpoint)
@@ -64,7 +51,8 @@ func (p *pictureFlags) parse(name, about string, args []string, n int) (c model.
 // sample runs the sample command.
 func sample(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	var p pictureFlags
-	c, err := p.parse("sample", aboutSample, args, 64)
+	f := flag.NewFlagSet("mnist sample", flag.ContinueOnError)
+	c, err := p.parse(f, "Draws digits that a model generates.", args, 64)
 	if err != nil {
 		return err
 	}
@@ -80,7 +68,9 @@ func sample(_ context.Context, args []string, stdout, stderr io.Writer) error {
 // flow, where z_0 is a draw from the variational prior. For a VAE, K = 0.
 func reconstruct(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	var p pictureFlags
-	c, err := p.parse("reconstruct", aboutReconstruct, args, 24)
+	f := flag.NewFlagSet("mnist reconstruct", flag.ContinueOnError)
+	dataFlag(f, &p.data)
+	c, err := p.parse(f, "Draws test digits, their reconstructions and, for an HVAE, the images along its flow.", args, 24)
 	if err != nil {
 		return err
 	}
@@ -139,28 +129,25 @@ func noise(t *ad.Tape[float32], rng *rand.Rand, rows, cols int) *ad.Var[float32]
 // 0 (black) to 1 (white). The columns with the same number form a group. Each row of the sheet has the given number of
 // groups or, if this is more, n.
 func contact(groups int, digits ...linalg.Matrix[float32]) []byte {
-	const side, scale, gap, margin = 28, 2, 4, 8 // in pixels
-	const pitch = side*scale + gap
-	size := len(digits)
-	n := digits[0].Cols
-	apart := 16 // additional gap between groups
-	if size == 1 {
-		apart = 0
-	}
+	const scale, gap, margin = 2, 4, 8 // in pixels
+	const side = data.Side * scale
+	size, n := len(digits), digits[0].Cols
+	apart := 16 * min(1, size-1) // additional gap between groups, unless a group is a single digit
+	pitch := size*(side+gap) + apart
 	groups = min(groups, n)
 	rows := (n + groups - 1) / groups
-	sheet := image.NewGray(image.Rect(0, 0, groups*(size*pitch+apart)-apart-gap+2*margin, rows*pitch-gap+2*margin))
-	draw.Draw(sheet, sheet.Bounds(), image.White, image.Point{}, draw.Src)
-	for group := range n {
-		for member, pixels := range digits {
-			left := margin + member*pitch + group%groups*(size*pitch+apart)
-			top := margin + group/groups*pitch
-			for i := range side * side {
-				at := image.Pt(left+i%side*scale, top+i/side*scale)
-				grey := color.Gray{uint8(math.Round(255 * float64(pixels.At(i, group))))}
-				square := image.Rectangle{at, at.Add(image.Pt(scale, scale))}
-				draw.Draw(sheet, square, image.NewUniform(grey), image.Point{}, draw.Src)
-			}
+	sheet := image.NewGray(image.Rect(0, 0, groups*pitch-apart-gap+2*margin, rows*(side+gap)-gap+2*margin))
+	for i := range sheet.Pix {
+		sheet.Pix[i] = 255
+	}
+	for j := range size * n {
+		column := j / size
+		left := margin + j%size*(side+gap) + column%groups*pitch
+		top := margin + column/groups*(side+gap)
+		for i := range side * side {
+			x, y := i%side, i/side
+			v := digits[j%size].At(y/scale*data.Side+x/scale, column)
+			sheet.SetGray(left+x, top+y, color.Gray{uint8(math.Round(255 * float64(v)))})
 		}
 	}
 	var b bytes.Buffer

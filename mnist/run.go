@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -28,9 +29,7 @@ import (
 // (vector or plain Go), it writes the same bytes, except for times.
 type trainingRun struct {
 	state
-	folder string
-	saved  os.FileInfo // of the state that this process has read or written last; nil if there is none
-
+	folder               string
 	set                  data.Set
 	training, validation []int // indices of images in set.Train
 	params               []model.Param[float32]
@@ -54,7 +53,9 @@ func newRun(folder string, s model.Settings, set data.Set, old *state) (*trainin
 	}
 	r.training = r.training[:n]
 	r.params = model.NewParams[float32](s.Config, data.MeanLogit(set.Train, r.training), s.Seed)
-	r.trainer = model.NewTrainer(s, r.params, model.Bound(s, r.params, r.binarise))
+	r.trainer = model.NewTrainer(s, r.params, model.Bound(s, r.params, func(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
+		data.Binarise(x, j, set.Train.Image(image), rng) // new pixels each time an image is used
+	}))
 	if old == nil && s.Start != "" {
 		c, err := readCheckpoint(s.Start)
 		if err == nil && c.Config.Latent != s.Latent {
@@ -73,13 +74,8 @@ func newRun(folder string, s model.Settings, set data.Set, old *state) (*trainin
 	if r.DataSHA256 != old.DataSHA256 {
 		return nil, fmt.Errorf("the images differ from the dataset %.40q, with which the run was started: specify its folder with -data", old.Data)
 	}
-	r.Metrics = old.Metrics
-	r.Best = old.Best
-	err := r.trainer.Restore(old.Trainer)
-	if err == nil {
-		r.saved, err = os.Stat(filepath.Join(folder, stateFile))
-	}
-	return r, err
+	r.file, r.Metrics, r.Best = old.file, old.Metrics, old.Best
+	return r, r.trainer.Restore(old.Trainer)
 }
 
 // train trains until training has ended (see model.Ended) or ctx is done. After each epoch, it saves the run. It prints
@@ -101,12 +97,10 @@ func (r *trainingRun) train(ctx context.Context, stdout, stderr io.Writer) error
 		}
 		m, err := r.trainEpoch(ctx, line)
 		if err != nil && ctx.Err() != nil {
-			const format = "%w in epoch %d, which will start again; the state is saved in %s; continue with -resume"
-			return fmt.Errorf(format, context.Cause(ctx), len(r.Metrics)+1, r.folder)
+			return fmt.Errorf("%w in epoch %d, which will start again; the state is saved in %s; continue with -resume", context.Cause(ctx), len(r.Metrics)+1, r.folder)
 		}
 		if err != nil {
-			const format = "training diverged in epoch %d; the state before this epoch is saved in %s, and -resume can continue from it with a smaller -lr (%w)"
-			return fmt.Errorf(format, len(r.Metrics)+1, r.folder, err)
+			return fmt.Errorf("training diverged in epoch %d; the state before it is saved in %s, and -resume can continue with a smaller -lr (%w)", len(r.Metrics)+1, r.folder, err)
 		}
 		r.Metrics = append(r.Metrics, m)
 		note := ""
@@ -150,14 +144,22 @@ func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m mo
 	return m, nil
 }
 
-// validate returns the mean ELBO of the validation images, computed in batches of 1,000 images.
+// validate returns the mean ELBO of the validation images, computed in batches of 1,000 images. As in the authors' code,
+// their pixels are the same in each epoch, but the noise (ε and γ₀) is new. This noise affects when early stopping ends a
+// run (mnist/results/README.md).
 func (r *trainingRun) validate(ctx context.Context, epoch int) (mean float64, err error) {
-	bound := model.Bound(r.Settings, r.params, r.binariseOnce)
+	bound := model.Bound(r.Settings, r.params, func(x linalg.Matrix[float32], j, image int, _ *rand.Rand) {
+		pixels := random.Stream(r.Settings.Seed, "mnist validation pixels", image)
+		data.Binarise(x, j, r.set.Train.Image(image), pixels)
+	})
 	done := 0
 	for batch := range slices.Chunk(r.validation, 1000) {
 		noise := random.Stream(r.Settings.Seed, "mnist validation noise", epoch, done).Uint64()
 		r.trainer.BlockSize = r.Settings.BlockSize(len(batch))
 		elbo, _, err := r.trainer.Evaluate(ctx, hvae.Columns(batch), noise, bound)
+		if err == nil && math.IsInf(elbo, 0) {
+			err = fmt.Errorf("the ELBO is %v", elbo)
+		}
 		if err != nil {
 			return 0, err
 		}
@@ -172,17 +174,6 @@ func (r *trainingRun) done() float64 {
 	return (float64(len(r.Metrics)) + float64(r.images)/float64(len(r.training))) / float64(r.Settings.Epochs)
 }
 
-// binarise binarises a training image. It draws new pixels each time an image is used.
-func (r *trainingRun) binarise(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
-	data.Binarise(x, j, r.set.Train.Image(image), rng)
-}
-
-// binariseOnce binarises a validation image. As in the authors' code, its pixels are the same in each epoch, but the
-// noise (ε and γ₀) is new. This noise affects when early stopping ends a run (mnist/results/README.md).
-func (r *trainingRun) binariseOnce(x linalg.Matrix[float32], j, image int, _ *rand.Rand) {
-	data.Binarise(x, j, r.set.Train.Image(image), random.Stream(r.Settings.Seed, "mnist validation pixels", image))
-}
-
 // begin removes the temporary files of killed processes. Then it writes the first state of a new run, or the other files
 // of a resumed run, which a killed process may not have written.
 func (r *trainingRun) begin() error {
@@ -190,10 +181,16 @@ func (r *trainingRun) begin() error {
 	for _, name := range temporary {
 		os.Remove(name)
 	}
-	if r.saved == nil {
-		return r.write(stateFile, r.encodeState())
+	if r.file != nil {
+		return r.writeFiles(true)
 	}
-	return r.writeFiles(true)
+	for _, file := range []string{stateFile, modelFile, metricsFile} {
+		if _, err := os.Lstat(filepath.Join(r.folder, file)); err == nil {
+			return fmt.Errorf("%s contains %s of another run: choose another folder with -out", r.folder, file)
+		}
+	}
+	r.Trainer = r.trainer.State()
+	return r.write(stateFile, r.encode())
 }
 
 // save saves the run after an epoch. The argument best reports whether the epoch is the best so far.
@@ -204,52 +201,43 @@ func (r *trainingRun) save(best bool) error {
 		c.Data, c.DataSHA256 = r.Data, r.DataSHA256
 		r.Best = c.File().Encode()
 	}
-	if err := r.write(stateFile, r.encodeState()); err != nil {
+	r.Trainer = r.trainer.State()
+	if err := r.write(stateFile, r.encode()); err != nil {
 		return err
 	}
 	return r.writeFiles(best)
 }
 
-func (r *trainingRun) encodeState() []byte {
-	r.Trainer = r.trainer.State()
-	return r.encode()
-}
-
-// write writes a file of the run. The first state must not exist before. After it, the folder must contain the state that
+// write writes a file of the run. The first state must not exist before. Later, the folder must contain the state that
 // this process has read or written last. Otherwise write returns an error and changes nothing. So if several processes
 // continue the same run, or if the folder was moved, all but one process end.
 func (r *trainingRun) write(file string, content []byte) error {
-	if err := r.check(); err != nil {
-		return err
-	}
 	place := func(temporary, name string) error {
-		info, err := os.Stat(temporary)
-		if err == nil {
-			err = r.check()
+		if r.file == nil {
+			return os.Link(temporary, name) // fails if the file exists
 		}
-		switch {
-		case err != nil:
+		if err := r.check(); err != nil {
 			return err
-		case r.saved == nil:
-			err = os.Link(temporary, name) // fails if the file exists
-		default:
-			err = os.Rename(temporary, name)
 		}
-		if err == nil && file == stateFile {
-			r.saved = info
-		}
-		return err
+		return os.Rename(temporary, name)
 	}
-	return command.WriteFile(filepath.Join(r.folder, file), content, place)
+	err := r.check()
+	if err == nil {
+		err = command.WriteFile(filepath.Join(r.folder, file), content, place)
+	}
+	if err == nil && file == stateFile {
+		r.file, err = os.Stat(filepath.Join(r.folder, file))
+	}
+	return err
 }
 
 // check returns an error if the folder does not contain the state that this process has read or written last.
 func (r *trainingRun) check() error {
-	if r.saved == nil {
+	if r.file == nil {
 		return nil
 	}
 	now, err := os.Stat(filepath.Join(r.folder, stateFile))
-	if err != nil || !os.SameFile(now, r.saved) || now.ModTime() != r.saved.ModTime() {
+	if err != nil || !os.SameFile(now, r.file) || now.ModTime() != r.file.ModTime() {
 		return fmt.Errorf("another process has continued the run in %s, or this folder was moved", r.folder)
 	}
 	return nil
@@ -263,23 +251,35 @@ func (r *trainingRun) writeFiles(best bool) error {
 	}
 	files := map[string][]byte{metricsFile: encodeMetrics(r.Metrics), curveFile: r.curve()}
 	if best {
-		name := filepath.Join(r.folder, modelFile)
-		old, err := os.ReadFile(name)
-		c, damaged := model.DecodeCheckpoint(old)
-		same := func(m model.Metrics) bool { return m.Epoch == c.Epoch && m.ValELBO == c.ELBO }
-		if !errors.Is(err, fs.ErrNotExist) && (damaged != nil || !slices.ContainsFunc(r.Metrics, same)) {
-			return fmt.Errorf("%s is damaged or from another run: move it away, or put back the state of its run", name)
+		if err := r.checkModel(); err != nil {
+			return err
 		}
-		c, err = model.DecodeCheckpoint(r.Best)
+		c, err := model.DecodeCheckpoint(r.Best)
 		if err != nil {
 			return err
 		}
-		files[modelFile], files[samplesFile] = r.Best, samples(c, 64, r.Settings.Seed)
+		files[modelFile] = r.Best
+		files[samplesFile] = samples(c, 64, r.Settings.Seed)
 	}
 	for file, content := range files {
 		if err := r.write(file, content); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkModel returns an error if the folder contains a model that is damaged or not from this run.
+func (r *trainingRun) checkModel() error {
+	name := filepath.Join(r.folder, modelFile)
+	b, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	c, err := model.DecodeCheckpoint(b)
+	same := func(m model.Metrics) bool { return m.Epoch == c.Epoch && m.ValELBO == c.ELBO }
+	if err != nil || !slices.ContainsFunc(r.Metrics, same) {
+		return fmt.Errorf("%s is damaged or from another run: move it away, or put back the state of its run", name)
 	}
 	return nil
 }

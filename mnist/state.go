@@ -25,7 +25,6 @@ const (
 	samplesFile = "samples.png"       // digits that the model generates
 
 	stateFormat = "hvae-mnist-state/4"
-	gzipMagic   = "\x1f\x8b" // the first two bytes of every gzip file
 )
 
 // A state holds all data for resuming a training run except the images. It is stored as gob, compressed with gzip.
@@ -37,6 +36,8 @@ type state struct {
 	Metrics    []model.Metrics     // of all finished epochs
 	Trainer    hvae.State[float32] // parameters after the last epoch, and averages of the optimiser
 	Best       []byte              // contents of modelFile; empty before the end of the first epoch
+
+	file os.FileInfo // of the file that was read or written last; nil if there is none
 }
 
 // encode returns the contents of the state file.
@@ -65,31 +66,39 @@ func decodeState(b []byte) (s *state, err error) {
 		err = s.Settings.Check()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("it is damaged, or not a state of this version of the program: %w", err)
-	}
-	return s, nil
-}
-
-// readState reads the state in the folder of a run. It returns nil if there is no state.
-func readState(folder string) (*state, error) {
-	name := filepath.Join(folder, stateFile)
-	b, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	s, err := decodeState(b)
-	if err != nil {
-		err = fmt.Errorf("%s cannot be read: %w", name, err)
+		err = fmt.Errorf("it is not a valid state: %w", err)
 	}
 	return s, err
 }
 
-// last returns the model after the last epoch.
-func (s *state) last() (model.Checkpoint, error) {
-	c := model.Checkpoint{Config: s.Settings.Config, Seed: s.Settings.Seed, Epoch: len(s.Metrics)}
+// readState reads the state in the folder of a run. It returns nil if there is no state.
+func readState(folder string) (s *state, err error) {
+	name := filepath.Join(folder, stateFile)
+	file, err := os.Stat(name) // before reading, so that check notices if another process replaces the file
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	b, err := os.ReadFile(name)
+	if err == nil {
+		s, err = decodeState(b)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", name, err)
+	}
+	s.file = file
+	return s, nil
+}
+
+// decodeModel decodes a model file, or a state, whose model is the one after the last epoch.
+func decodeModel(b []byte) (c model.Checkpoint, err error) {
+	if !bytes.HasPrefix(b, []byte{0x1f, 0x8b}) { // the first two bytes of every gzip file
+		return model.DecodeCheckpoint(b)
+	}
+	s, err := decodeState(b)
+	if err != nil {
+		return c, err
+	}
+	c = model.Checkpoint{Config: s.Settings.Config, Seed: s.Settings.Seed, Epoch: len(s.Metrics)}
 	c.Data, c.DataSHA256 = s.Data, s.DataSHA256
 	c.Params = model.NewParams[float32](c.Config, 0, c.Seed)
 	return c, model.NewTrainer(s.Settings, c.Params, nil).Restore(s.Trainer)

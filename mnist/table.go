@@ -10,7 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,16 +25,14 @@ import (
 
 const (
 	aboutTable = `Prints the results of runs below the paper's Table 1: mnist table DIR
-
-DIR/ROW-SEED has the files of a run (mnist train -row ROW -seed SEED) and its evaluation (mnist eval -o evaluation.json).
-The figures table1.svg and budget.svg are written to DIR.`
+DIR/ROW-SEED must have the files of a run (mnist train -row ROW -seed SEED) and its evaluation (mnist eval -o evaluation.json).
+The command also writes the figures table1.svg and budget.svg to DIR.`
 
 	header = `NLL (± standard deviation over seeds) and ELBO in nats, and the NLL minus the NLL of the VAE with the same seed and protocol
 (± standard error). A protocol consists of the data, the maximum number of epochs, and the test images and samples per image.
 
 %-22s%-46s seeds epochs    ELBO            NLL     minus VAE
 `
-
 	evaluationFile = "evaluation.json"
 	publishedName  = "published" // protocol of published results
 )
@@ -103,11 +100,8 @@ func published() (results []result) {
 	return results
 }
 
-// rowName matches the names of rows, and runName the names of folders of runs, ROW-SEED.
-var (
-	rowName = regexp.MustCompile(`^(?:vae(?:-([lm])([1-9]\d{0,2}))?|hvae-k([1-9]\d*)-(none|fixed|free|untied)(-shared|-varied)?)$`)
-	runName = regexp.MustCompile(`^(.+)-(\d+)$`)
-)
+// rowName matches the names of rows.
+var rowName = regexp.MustCompile(`^(?:vae(?:-([lm])([1-9]\d{0,2}))?|hvae-k([1-9]\d*)-(none|fixed|free|untied)(-shared|-varied)?)$`)
 
 // parseRow returns the model of the named row, such as vae, hvae-k1-none or hvae-k10-free-varied. If K > 1, the name
 // ends in shared (all steps have the same step sizes) or varied (each step has separate step sizes).
@@ -129,34 +123,34 @@ func parseRow(name string) (model.Config, error) {
 
 // readResults returns the results of the runs in a folder, after the published results of the same rows. It omits runs
 // without a valid evaluation, and prints the reason.
-func readResults(folder string, stderr io.Writer) (results []result, err error) {
+func readResults(folder string, stderr io.Writer) ([]result, error) {
 	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	var results []result
 	for _, e := range entries {
-		name := runName.FindStringSubmatch(e.Name())
-		if name == nil {
+		i := strings.LastIndexByte(e.Name(), '-')
+		row, seed := e.Name()[:max(0, i)], e.Name()[i+1:]
+		config, notRow := parseRow(row)
+		n, notSeed := strconv.ParseUint(seed, 10, 64)
+		if notRow != nil || notSeed != nil {
 			continue
 		}
-		r := result{row: name[1]}
-		config, err := parseRow(r.row)
-		if err == nil {
-			r.seed, err = strconv.ParseUint(name[2], 10, 64)
-		}
-		if err == nil {
-			err = r.read(filepath.Join(folder, e.Name()), config)
-		}
-		if err != nil {
+		r := result{row: row, seed: n}
+		if err := r.read(filepath.Join(folder, e.Name()), config); err != nil {
 			fmt.Fprintf(stderr, "%s is left out: %v\n", e.Name(), err)
 			continue
 		}
 		results = append(results, r)
 	}
-	if err == nil && results == nil {
-		err = fmt.Errorf("%s contains no run of a row with an evaluation", folder)
+	if results == nil {
+		return nil, fmt.Errorf("%s contains no run of a row with an evaluation", folder)
 	}
 	reference := slices.DeleteFunc(published(), func(p result) bool {
 		return !slices.ContainsFunc(results, func(r result) bool { return r.row == p.row })
 	})
-	return append(reference, results...), err
+	return append(reference, results...), nil
 }
 
 // read reads the result of the run in a folder. It returns an error unless the run was trained to its end with the
@@ -174,15 +168,14 @@ func (r *result) read(folder string, config model.Config) error {
 		return err
 	}
 	if e.Settings == nil {
-		return fmt.Errorf("%s does not contain the settings of the run: evaluate its folder", evaluationFile)
+		return errors.New("its evaluation does not contain its settings: evaluate the folder of the run")
 	}
 	s, want := *e.Settings, model.Defaults()
-	want.Config = config
-	want.Seed = r.seed
+	want.Config, want.Seed = config, r.seed
 	want.Epochs, want.Data, want.Recompute = s.Epochs, s.Data, s.Recompute // may differ
-	otherRate := func(m model.Metrics) bool { return m.Rate != 0 && m.Rate != want.Rate }
+	changed := func(m model.Metrics) bool { return m.Rate != 0 && m.Rate != want.Rate }
 	switch {
-	case s != want || slices.ContainsFunc(r.metrics, otherRate):
+	case s != want || slices.ContainsFunc(r.metrics, changed):
 		return errors.New("it was not trained with the settings of its row")
 	case model.Ended(r.metrics, s.Epochs, s.Patience) == "":
 		return errors.New("its training has not ended")
@@ -213,7 +206,8 @@ func readMetrics(name string) (all []model.Metrics, err error) {
 // A summary contains statistics of the runs of a row with the same protocol. ELBO, NLL and epochs are means over seeds.
 type summary struct {
 	row, protocol     string
-	runs              []result // for each seed
+	config            model.Config
+	runs              []result
 	epochs, elbo, nll eval.Number
 	seedSD            eval.Number // standard deviation of the NLL over seeds
 
@@ -221,32 +215,6 @@ type summary struct {
 	// rows have. toVAEError is its standard error. The number of these seeds, pairs, is 0 for the VAE itself.
 	toVAE, toVAEError eval.Number
 	pairs             int
-}
-
-// summarise returns the summary of a row and protocol.
-func summarise(row, protocol string, results []result) summary {
-	s := summary{row: row, protocol: protocol}
-	var epochs, elbos, nlls, differences []float64
-	for _, r := range results {
-		if r.row != row || r.protocol != protocol {
-			continue
-		}
-		s.runs = append(s.runs, r)
-		epochs = append(epochs, float64(r.epochs))
-		elbos = append(elbos, float64(r.elbo))
-		nlls = append(nlls, float64(r.nll))
-		for _, v := range results {
-			if v.row == "vae" && row != "vae" && v.protocol == protocol && v.seed == r.seed {
-				differences = append(differences, float64(r.nll-v.nll))
-			}
-		}
-	}
-	s.pairs = len(differences)
-	s.epochs, _ = eval.MeanSD(epochs)
-	s.elbo, _ = eval.MeanSD(elbos)
-	s.nll, s.seedSD = eval.MeanSD(nlls)
-	s.toVAE, s.toVAEError = eval.MeanSE(differences)
-	return s
 }
 
 // summaries returns a summary for each row and protocol, ordered by rows.
@@ -262,85 +230,103 @@ func summaries(results []result) (all []summary) {
 	return all
 }
 
+func summarise(row, protocol string, results []result) summary {
+	s := summary{row: row, protocol: protocol}
+	s.config, _ = parseRow(row) // cannot fail for a row of the table
+	var epochs, elbos, nlls, differences []float64
+	for _, r := range results {
+		if r.row != row || r.protocol != protocol {
+			continue
+		}
+		s.runs = append(s.runs, r)
+		epochs = append(epochs, float64(r.epochs))
+		elbos = append(elbos, float64(r.elbo))
+		nlls = append(nlls, float64(r.nll))
+		for _, v := range results {
+			if v.row == "vae" && row != "vae" && v.protocol == protocol && v.seed == r.seed {
+				differences = append(differences, float64(r.nll-v.nll))
+			}
+		}
+	}
+	s.epochs, _ = eval.MeanSD(epochs)
+	s.elbo, _ = eval.MeanSD(elbos)
+	s.nll, s.seedSD = eval.MeanSD(nlls)
+	s.toVAE, s.toVAEError = eval.MeanSE(differences)
+	s.pairs = len(differences)
+	return s
+}
+
 // String returns a line of the table.
 func (s summary) String() string {
 	nll, difference := eval.PlusMinus(s.nll, s.seedSD), eval.PlusMinus(s.toVAE, s.toVAEError)
-	text := fmt.Sprintf("%-22s%-46s %5d %6.0f %7.2f %14s %13s", s.row, s.protocol, len(s.runs), s.epochs, eval.HalfAway(s.elbo), nll, difference)
-	return strings.ReplaceAll(text, "NaN", "  –")
+	const format = "%-22s%-46s %5d %6.0f %7.2f %14s %13s"
+	line := fmt.Sprintf(format, s.row, s.protocol, len(s.runs), s.epochs, eval.HalfAway(s.elbo), nll, difference)
+	return strings.ReplaceAll(line, "NaN", "  –")
 }
 
 // figures returns the figures of a table, by the names of their files. They have separate charts for each protocol.
-func figures(all []summary) map[string][]byte {
-	protocols := map[string][]summary{}
+func figures(lines []summary) map[string][]byte {
+	var protocols []string
 	var ks []float64
-	for _, s := range all {
-		protocols[s.protocol] = append(protocols[s.protocol], s)
-		ks = append(ks, float64(s.config().K))
+	for _, s := range lines {
+		protocols = append(protocols, s.protocol)
+		ks = append(ks, float64(s.config.K))
 	}
 	slices.Sort(ks)
 	ks = slices.Compact(ks)
-	differences := []plot.Chart{differencesToVAE(publishedName, protocols[publishedName], ks)}
-	var budgets []plot.Chart
-	delete(protocols, publishedName)
-	for _, name := range slices.Sorted(maps.Keys(protocols)) {
-		differences = append(differences, differencesToVAE(name, protocols[name], ks))
-		budgets = append(budgets, budget(name, "epoch", protocols[name]), budget(name, "work (epochs of a VAE)", protocols[name]))
-	}
-	return map[string][]byte{"table1.svg": plot.Panels(2, differences...), "budget.svg": plot.Panels(2, budgets...)}
-}
-
-// config returns the model of the row.
-func (s summary) config() model.Config {
-	c, _ := parseRow(s.row) // cannot fail for a row of the table
-	return c
-}
-
-// differencesToVAE plots the NLL of each row minus the NLL of the VAE with the same seed, as a function of K. There is a
-// line for each kind of tempering and step sizes. Error bars are standard errors over seeds. The difference is more precise
-// than the NLL, which depends more on the number of epochs than on the model.
-func differencesToVAE(title string, rows []summary, ks []float64) plot.Chart {
-	c := plot.Chart{Title: title, XLabel: "K", YLabel: "NLL minus the VAE's ± s.e. (nats)", XTicks: ks}
-	c.Series = []plot.Series{{Label: "VAE", X: ks, Y: make([]float64, len(ks)), Style: plot.Dashed}}
-	for _, s := range rows {
-		if s.pairs == 0 {
-			continue
-		}
-		k := s.config().K
-		label := strings.Replace(strings.TrimSuffix(s.row, "-shared"), fmt.Sprintf("-k%d", k), "", 1)
-		i := slices.IndexFunc(c.Series, func(s plot.Series) bool { return s.Label == label })
-		if i < 0 {
-			i = len(c.Series)
-			c.Series = append(c.Series, plot.Series{Label: label})
-		}
-		line := &c.Series[i]
-		line.X = append(line.X, float64(k))
-		line.Y = append(line.Y, float64(s.toVAE))
-		line.Error = append(line.Error, float64(s.toVAEError))
-	}
-	return c
-}
-
-// budget plots the validation ELBO of each row, averaged over seeds, against epochs or work, which is the number of
-// multiply-adds. Unlike time, work does not depend on the load of the machine.
-func budget(title, xLabel string, rows []summary) plot.Chart {
-	c := plot.Chart{Title: title, XLabel: xLabel, YLabel: "validation ELBO, mean over seeds (nats)", LogX: true}
-	for _, s := range rows {
-		line, cost := plot.Series{Label: s.row}, 1.0
-		if xLabel != "epoch" {
-			cost = float64(s.config().StepCost()) / float64(model.Defaults().StepCost())
-		}
-		shortest := slices.MinFunc(s.runs, func(a, b result) int { return a.epochs - b.epochs })
-		for epoch := range shortest.epochs {
-			mean := 0.0
-			for _, r := range s.runs {
-				mean += r.metrics[epoch].ValELBO / float64(len(s.runs))
-			}
-			if mean >= -120 { // lower values would compress the rest of the figure
-				line.X = append(line.X, cost*float64(epoch+1))
-				line.Y = append(line.Y, mean)
+	slices.Sort(protocols)
+	var table, budget []plot.Chart
+	for _, p := range slices.Compact(protocols) {
+		differences := plot.Chart{Title: p, XLabel: "K", YLabel: "NLL minus the VAE's ± s.e. (nats)", XTicks: ks}
+		differences.Series = []plot.Series{{Label: "VAE", X: ks, Y: make([]float64, len(ks)), Style: plot.Dashed}}
+		epochs := plot.Chart{Title: p, XLabel: "epoch", YLabel: "mean validation ELBO (nats)", LogX: true}
+		work := plot.Chart{Title: p, XLabel: "work (epochs of a VAE)", YLabel: epochs.YLabel, LogX: true}
+		for _, s := range lines {
+			if s.protocol == p {
+				s.plotDifference(&differences)
+				s.plotELBO(&epochs, 1)
+				s.plotELBO(&work, float64(s.config.StepCost())/float64(model.Defaults().StepCost()))
 			}
 		}
-		c.Series = append(c.Series, line)
+		table = append(table, differences)
+		if p != publishedName {
+			budget = append(budget, epochs, work)
+		}
 	}
-	return c
+	return map[string][]byte{"table1.svg": plot.Panels(2, table...), "budget.svg": plot.Panels(2, budget...)}
+}
+
+// plotDifference adds the difference from the VAE to a line for the kind of tempering and step sizes. The difference is
+// more precise than the NLL, which depends more on the number of epochs than on the model.
+func (s summary) plotDifference(c *plot.Chart) {
+	if s.pairs == 0 {
+		return
+	}
+	label := strings.Replace(strings.TrimSuffix(s.row, "-shared"), fmt.Sprintf("-k%d", s.config.K), "", 1)
+	i := slices.IndexFunc(c.Series, func(line plot.Series) bool { return line.Label == label })
+	if i < 0 {
+		i = len(c.Series)
+		c.Series = append(c.Series, plot.Series{Label: label})
+	}
+	line := &c.Series[i]
+	line.X = append(line.X, float64(s.config.K))
+	line.Y = append(line.Y, float64(s.toVAE))
+	line.Error = append(line.Error, float64(s.toVAEError))
+}
+
+// plotELBO adds a line with the validation ELBO, averaged over runs. An epoch has the given width on the x-axis.
+func (s summary) plotELBO(c *plot.Chart, width float64) {
+	line := plot.Series{Label: s.row}
+	shortest := slices.MinFunc(s.runs, func(a, b result) int { return len(a.metrics) - len(b.metrics) })
+	for epoch := range shortest.metrics {
+		mean := 0.0
+		for _, r := range s.runs {
+			mean += r.metrics[epoch].ValELBO / float64(len(s.runs))
+		}
+		if mean >= -120 { // lower values would compress the rest of the figure
+			line.X = append(line.X, width*float64(epoch+1))
+			line.Y = append(line.Y, mean)
+		}
+	}
+	c.Series = append(c.Series, line)
 }

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -22,12 +20,10 @@ For example, these commands train an HVAE for ten epochs, and continue for ten m
   mnist train -model hvae -K 5 -tempering free -vary-eps -epochs 10 -out runs/hvae
   mnist train -resume -epochs 20 -out runs/hvae`
 
+// Flags that a resumed run may change, and flags that -row sets.
 var (
-	// changeable lists the flags that may differ when a run is resumed.
 	changeable = []string{"epochs", "patience", "lr", "data", "recompute"}
-
-	// rowFlags lists the flags that -row sets.
-	rowFlags = []string{"model", "K", "tempering", "vary-eps", "draws", "importance"}
+	rowFlags   = []string{"model", "K", "tempering", "vary-eps", "draws", "importance"}
 )
 
 // settingsFlags defines the flags for the settings of a run. Their default values are the values in s.
@@ -38,9 +34,8 @@ func settingsFlags(f *flag.FlagSet, s *model.Settings) {
 	f.BoolVar(&s.VaryEps, "vary-eps", s.VaryEps, "learn separate step sizes for each leapfrog step of an HVAE")
 	f.IntVar(&s.Latent, "latent", s.Latent, "`number` of latent dimensions")
 	f.Float64Var(&s.Eps, "eps", s.Eps, "initial step `size` of the flow; 0 for 0.2")
-	f.Float64Var(&s.Alpha, "alpha", s.Alpha, "initial tempering `factor` α of the flow; 0 for 0.9")
-	f.IntVar(&s.Draws, "draws", s.Draws, "`number` of draws of log p̂ per image, whose mean is the training bound; "+
-		"0 for one draw\nand closed forms")
+	f.Float64Var(&s.Alpha, "alpha", s.Alpha, "initial tempering `factor` α of each step; 0 for 0.9, so that the flow starts with s = 0.9^-K (1.7 for K = 5, 8.2 for\nK = 20)")
+	f.IntVar(&s.Draws, "draws", s.Draws, "`number` of draws of log p̂ per image, whose mean is the training bound; 0 for one draw (and, for a VAE, a closed\nform)")
 	f.BoolVar(&s.Importance, "importance", s.Importance, "train with the logarithm of the mean of p̂ over the draws")
 	f.StringVar(&s.Start, "start", s.Start, "start from the encoder and decoder of a model `file`")
 	f.IntVar(&s.Epochs, "epochs", s.Epochs, "maximum `number` of epochs")
@@ -49,8 +44,7 @@ func settingsFlags(f *flag.FlagSet, s *model.Settings) {
 	f.IntVar(&s.Batch, "batch", s.Batch, "`number` of images in a batch")
 	f.Float64Var(&s.Rate, "lr", s.Rate, "learning `rate` of Adamax")
 	f.Uint64Var(&s.Seed, "seed", s.Seed, "seed for all random numbers; the results are bit-identical on any number of cores")
-	f.BoolVar(&s.Recompute, "recompute", s.Recompute, "recompute the leapfrog steps in the backward pass; this makes "+
-		"memory use nearly independent of K\nand training slower, and does not change the results")
+	f.BoolVar(&s.Recompute, "recompute", s.Recompute, "recompute the leapfrog steps in the backward pass: less memory, more time, the same results")
 	dataFlag(f, &s.Data)
 }
 
@@ -59,11 +53,9 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s := model.Defaults()
 	f := flag.NewFlagSet("mnist train", flag.ContinueOnError)
 	settingsFlags(f, &s)
-	row := f.String("row", "", "train the model of a `row` of Table 1, such as hvae-k10-free-varied, instead of -model, -K,\n"+
-		"-tempering, -vary-eps, -draws and -importance")
+	row := f.String("row", "", "train the model of this `row` of Table 1, such as hvae-k10-free-varied, instead of -model, -K, and so on")
 	out := f.String("out", "", "`folder` for the run's files (required)")
-	resume := f.Bool("resume", false, "continue the run in the -out folder with its settings, or start one if there is none; only\n"+
-		"-epochs, -patience, -lr, -data and -recompute may differ")
+	resume := f.Bool("resume", false, "continue the run in the -out folder, or start one if there is none; only -epochs, -patience, -lr, -data and -recompute\nmay differ")
 	if err := command.Parse(f, aboutTrain, args); err != nil {
 		return err
 	}
@@ -71,33 +63,29 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return command.Usage("-out is missing: specify a folder for the run's files")
 	}
 	if *row != "" {
+		of := model.Defaults()
 		config, err := parseRow(*row)
 		if err == nil {
-			of := model.Defaults()
 			of.Config = config
-			s, err = override(f, of, func(name string) bool { return !slices.Contains(rowFlags, name) })
+			s, err = override(of, f, func(name string) bool { return !slices.Contains(rowFlags, name) })
 		}
 		if err != nil {
 			return command.Usage("-row %s: %v", *row, err)
 		}
-		for _, name := range rowFlags {
-			f.Set(name, f.Lookup(name).Value.String()) // as if it was given
+		for _, name := range rowFlags { // count as given
+			f.Set(name, f.Lookup(name).Value.String())
 		}
 	}
 	old, err := readState(*out)
 	switch {
 	case err != nil:
-	case old == nil:
-		err = startable(f, *out)
-		if err == nil && *resume {
-			fmt.Fprintf(stderr, "note: %s contains no run to continue, so a new run starts\n", *out)
-		}
+	case old == nil && s.Kind == "hvae" && !given(f, "K"):
+		err = command.Usage("-model hvae requires -K, the number of leapfrog steps")
+	case old == nil && *resume:
+		fmt.Fprintf(stderr, "note: %s contains no run to continue, so a new run starts\n", *out)
 	case *resume:
-		s, err = override(f, old.Settings, func(name string) bool { return slices.Contains(changeable, name) })
-		if err != nil {
-			err = fmt.Errorf("cannot resume the run in %s: %w", *out, err)
-		}
-	default:
+		s, err = override(old.Settings, f, func(name string) bool { return slices.Contains(changeable, name) })
+	case old != nil:
 		err = fmt.Errorf("%s already contains a run: continue it with -resume, or choose another folder with -out", *out)
 	}
 	if err != nil {
@@ -111,18 +99,18 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	r, err := newRun(*out, s, set, old)
-	if err == nil {
-		err = os.MkdirAll(*out, 0o755)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = r.train(ctx, stdout, stderr)
+	if err := os.MkdirAll(*out, 0o755); err != nil {
+		return err
 	}
-	return err
+	return r.train(ctx, stdout, stderr)
 }
 
-// override returns settings with the values of the flags on the command line. It returns an error if such a flag differs
+// override returns settings that are changed by the flags on the command line. It returns an error if a flag differs
 // from the settings and is not changeable.
-func override(f *flag.FlagSet, s model.Settings, changeable func(name string) bool) (model.Settings, error) {
+func override(s model.Settings, f *flag.FlagSet, changeable func(name string) bool) (model.Settings, error) {
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	settingsFlags(flags, &s)
 	var wrong []string
@@ -137,20 +125,7 @@ func override(f *flag.FlagSet, s model.Settings, changeable func(name string) bo
 		}
 	})
 	if wrong != nil {
-		return s, errors.New(strings.Join(wrong, "; "))
+		return s, fmt.Errorf("these settings cannot change: %s", strings.Join(wrong, "; "))
 	}
 	return s, nil
-}
-
-// startable returns an error if a flag is missing, or if a new run would replace files in its folder.
-func startable(f *flag.FlagSet, folder string) error {
-	if f.Lookup("model").Value.String() == "hvae" && !given(f, "K") {
-		return command.Usage("-model hvae requires -K, the number of leapfrog steps")
-	}
-	for _, file := range []string{modelFile, metricsFile} {
-		if _, err := os.Lstat(filepath.Join(folder, file)); err == nil {
-			return fmt.Errorf("%s contains %s but no state: choose another folder with -out", folder, file)
-		}
-	}
-	return nil
 }

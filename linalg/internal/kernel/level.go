@@ -47,8 +47,7 @@ func chooseLevel(name string, available []int) (l int, err error) {
 	}
 	var names []string
 	for _, l := range available {
-		names = append(names, levelNames[l])
-		if levelNames[l] == name {
+		if names = append(names, levelNames[l]); levelNames[l] == name {
 			return l, nil
 		}
 	}

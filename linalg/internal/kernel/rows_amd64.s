@@ -414,6 +414,189 @@ block3:
 	VZEROUPPER
 	RET
 
+// y = y + Σ_i a_i·b_i for a column a
+TEXT rowAddScaled<>(SB), NOSPLIT, $0-16
+	MOVQ (rowArgs_y+rowOperand_stride)(DI), SI
+	MOVQ (rowArgs_a+rowOperand_stride)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_stride)(DI), R9
+	MOVQ (rowArgs_c+rowOperand_stride)(DI), R10
+	MOVQ $0, R11
+	MOVQ rowArgs_cols(DI), R12
+	// Blocks of 10 columns.
+block0:
+	CMPQ R12, $10
+	JLT block1
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	VMOVUPD (AX), Y8
+	VMOVUPD 32(AX), Y9
+	VMOVUPD 64(AX), X10
+	MOVQ rowArgs_rows(DI), R13
+rows10:
+	VBROADCASTSD (BX), Y0
+	VMULPD (CX), Y0, Y3
+	VADDPD Y3, Y8, Y8
+	VMULPD 32(CX), Y0, Y4
+	VADDPD Y4, Y9, Y9
+	VMULPD 64(CX), X0, X5
+	VADDPD X5, X10, X10
+	ADDQ R8, BX
+	ADDQ R9, CX
+	DECQ R13
+	JNZ rows10
+	VMOVUPD Y8, (AX)
+	VMOVUPD Y9, 32(AX)
+	VMOVUPD X10, 64(AX)
+	ADDQ $80, R11
+	SUBQ $10, R12
+	JMP block0
+	// Blocks of 4 columns.
+block1:
+	CMPQ R12, $4
+	JLT block2
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	VMOVUPD (AX), Y8
+	MOVQ rowArgs_rows(DI), R13
+rows4:
+	VBROADCASTSD (BX), Y0
+	VMULPD (CX), Y0, Y3
+	VADDPD Y3, Y8, Y8
+	ADDQ R8, BX
+	ADDQ R9, CX
+	DECQ R13
+	JNZ rows4
+	VMOVUPD Y8, (AX)
+	ADDQ $32, R11
+	SUBQ $4, R12
+	JMP block1
+	// Blocks of 1 columns.
+block2:
+	CMPQ R12, $1
+	JLT block3
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	VMOVSD (AX), X8
+	MOVQ rowArgs_rows(DI), R13
+rows1:
+	VBROADCASTSD (BX), Y0
+	VMULSD (CX), X0, X3
+	VADDSD X3, X8, X8
+	ADDQ R8, BX
+	ADDQ R9, CX
+	DECQ R13
+	JNZ rows1
+	VMOVSD X8, (AX)
+	ADDQ $8, R11
+	SUBQ $1, R12
+	JMP block2
+block3:
+	VZEROUPPER
+	RET
+
+// y = y + Σ_i a_i ⊙ b_i
+TEXT rowAddMul<>(SB), NOSPLIT, $0-16
+	MOVQ (rowArgs_y+rowOperand_stride)(DI), SI
+	MOVQ (rowArgs_a+rowOperand_stride)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_stride)(DI), R9
+	MOVQ (rowArgs_c+rowOperand_stride)(DI), R10
+	MOVQ $0, R11
+	MOVQ rowArgs_cols(DI), R12
+	// Blocks of 10 columns.
+block0:
+	CMPQ R12, $10
+	JLT block1
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	ADDQ R11, BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	VMOVUPD (AX), Y8
+	VMOVUPD 32(AX), Y9
+	VMOVUPD 64(AX), X10
+	MOVQ rowArgs_rows(DI), R13
+rows10:
+	VMOVUPD (BX), Y3
+	VMULPD (CX), Y3, Y3
+	VADDPD Y3, Y8, Y8
+	VMOVUPD 32(BX), Y4
+	VMULPD 32(CX), Y4, Y4
+	VADDPD Y4, Y9, Y9
+	VMOVUPD 64(BX), X5
+	VMULPD 64(CX), X5, X5
+	VADDPD X5, X10, X10
+	ADDQ R8, BX
+	ADDQ R9, CX
+	DECQ R13
+	JNZ rows10
+	VMOVUPD Y8, (AX)
+	VMOVUPD Y9, 32(AX)
+	VMOVUPD X10, 64(AX)
+	ADDQ $80, R11
+	SUBQ $10, R12
+	JMP block0
+	// Blocks of 4 columns.
+block1:
+	CMPQ R12, $4
+	JLT block2
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	ADDQ R11, BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	VMOVUPD (AX), Y8
+	MOVQ rowArgs_rows(DI), R13
+rows4:
+	VMOVUPD (BX), Y3
+	VMULPD (CX), Y3, Y3
+	VADDPD Y3, Y8, Y8
+	ADDQ R8, BX
+	ADDQ R9, CX
+	DECQ R13
+	JNZ rows4
+	VMOVUPD Y8, (AX)
+	ADDQ $32, R11
+	SUBQ $4, R12
+	JMP block1
+	// Blocks of 1 columns.
+block2:
+	CMPQ R12, $1
+	JLT block3
+	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
+	ADDQ R11, AX
+	MOVQ (rowArgs_a+rowOperand_first)(DI), BX
+	ADDQ R11, BX
+	MOVQ (rowArgs_b+rowOperand_first)(DI), CX
+	ADDQ R11, CX
+	VMOVSD (AX), X8
+	MOVQ rowArgs_rows(DI), R13
+rows1:
+	VMOVSD (BX), X3
+	VMULSD (CX), X3, X3
+	VADDSD X3, X8, X8
+	ADDQ R8, BX
+	ADDQ R9, CX
+	DECQ R13
+	JNZ rows1
+	VMOVSD X8, (AX)
+	ADDQ $8, R11
+	SUBQ $1, R12
+	JMP block2
+block3:
+	VZEROUPPER
+	RET
+
 // y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four
 TEXT rowAddDots<>(SB), NOSPLIT, $0-16
 	MOVQ (rowArgs_y+rowOperand_first)(DI), AX
@@ -537,8 +720,10 @@ DATA rowTable<>+0(SB)/8, $rowScaleShift<>(SB)
 DATA rowTable<>+8(SB)/8, $rowScaleAdd<>(SB)
 DATA rowTable<>+16(SB)/8, $rowMulShift<>(SB)
 DATA rowTable<>+24(SB)/8, $rowMulAdd<>(SB)
-DATA rowTable<>+32(SB)/8, $rowAddDots<>(SB)
-GLOBL rowTable<>(SB), RODATA, $40
+DATA rowTable<>+32(SB)/8, $rowAddScaled<>(SB)
+DATA rowTable<>+40(SB)/8, $rowAddMul<>(SB)
+DATA rowTable<>+48(SB)/8, $rowAddDots<>(SB)
+GLOBL rowTable<>(SB), RODATA, $56
 
 // func callRow(kernel int, args *rowArgs)
 TEXT ·callRow(SB), NOSPLIT, $0-16

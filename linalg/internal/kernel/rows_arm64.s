@@ -482,6 +482,219 @@ rows1:
 block3:
 	RET
 
+// y = y + Σ_i a_i·b_i for a column a
+TEXT rowAddScaled<>(SB), NOSPLIT, $0-16
+	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
+	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
+	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
+	MOVD (rowArgs_c+rowOperand_stride)(R0), R8
+	MOVD $0, R9
+	MOVD rowArgs_cols(R0), R10
+	// Blocks of 10 columns.
+block0:
+	CMP $10, R10
+	BLT block1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
+	ADD R9, R1
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
+	ADD R9, R3
+	FMOVQ (R1), F8
+	FMOVQ 16(R1), F9
+	FMOVQ 32(R1), F10
+	FMOVQ 48(R1), F11
+	FMOVQ 64(R1), F12
+	MOVD rowArgs_rows(R0), R11
+rows10:
+	VLD1R (R2), [V0.D2]
+	FMOVQ (R3), F2
+	WORD $0x6e62dc03 // fmul v3.2d, v0.2d, v2.2d
+	WORD $0x4e63d508 // fadd v8.2d, v8.2d, v3.2d
+	FMOVQ 16(R3), F2
+	WORD $0x6e62dc04 // fmul v4.2d, v0.2d, v2.2d
+	WORD $0x4e64d529 // fadd v9.2d, v9.2d, v4.2d
+	FMOVQ 32(R3), F2
+	WORD $0x6e62dc05 // fmul v5.2d, v0.2d, v2.2d
+	WORD $0x4e65d54a // fadd v10.2d, v10.2d, v5.2d
+	FMOVQ 48(R3), F2
+	WORD $0x6e62dc06 // fmul v6.2d, v0.2d, v2.2d
+	WORD $0x4e66d56b // fadd v11.2d, v11.2d, v6.2d
+	FMOVQ 64(R3), F2
+	WORD $0x6e62dc07 // fmul v7.2d, v0.2d, v2.2d
+	WORD $0x4e67d58c // fadd v12.2d, v12.2d, v7.2d
+	ADD R6, R2
+	ADD R7, R3
+	SUBS $1, R11
+	BNE rows10
+	FMOVQ F8, (R1)
+	FMOVQ F9, 16(R1)
+	FMOVQ F10, 32(R1)
+	FMOVQ F11, 48(R1)
+	FMOVQ F12, 64(R1)
+	ADD $80, R9
+	SUB $10, R10
+	JMP block0
+	// Blocks of 2 columns.
+block1:
+	CMP $2, R10
+	BLT block2
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
+	ADD R9, R1
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
+	ADD R9, R3
+	FMOVQ (R1), F8
+	MOVD rowArgs_rows(R0), R11
+rows2:
+	VLD1R (R2), [V0.D2]
+	FMOVQ (R3), F2
+	WORD $0x6e62dc03 // fmul v3.2d, v0.2d, v2.2d
+	WORD $0x4e63d508 // fadd v8.2d, v8.2d, v3.2d
+	ADD R6, R2
+	ADD R7, R3
+	SUBS $1, R11
+	BNE rows2
+	FMOVQ F8, (R1)
+	ADD $16, R9
+	SUB $2, R10
+	JMP block1
+	// Blocks of 1 columns.
+block2:
+	CMP $1, R10
+	BLT block3
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
+	ADD R9, R1
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
+	ADD R9, R3
+	FMOVD (R1), F8
+	MOVD rowArgs_rows(R0), R11
+rows1:
+	VLD1R (R2), [V0.D2]
+	FMOVD (R3), F2
+	WORD $0x6e62dc03 // fmul v3.2d, v0.2d, v2.2d
+	WORD $0x4e63d508 // fadd v8.2d, v8.2d, v3.2d
+	ADD R6, R2
+	ADD R7, R3
+	SUBS $1, R11
+	BNE rows1
+	FMOVD F8, (R1)
+	ADD $8, R9
+	SUB $1, R10
+	JMP block2
+block3:
+	RET
+
+// y = y + Σ_i a_i ⊙ b_i
+TEXT rowAddMul<>(SB), NOSPLIT, $0-16
+	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
+	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
+	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
+	MOVD (rowArgs_c+rowOperand_stride)(R0), R8
+	MOVD $0, R9
+	MOVD rowArgs_cols(R0), R10
+	// Blocks of 10 columns.
+block0:
+	CMP $10, R10
+	BLT block1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
+	ADD R9, R1
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	ADD R9, R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
+	ADD R9, R3
+	FMOVQ (R1), F8
+	FMOVQ 16(R1), F9
+	FMOVQ 32(R1), F10
+	FMOVQ 48(R1), F11
+	FMOVQ 64(R1), F12
+	MOVD rowArgs_rows(R0), R11
+rows10:
+	FMOVQ (R2), F3
+	FMOVQ (R3), F2
+	WORD $0x6e62dc63 // fmul v3.2d, v3.2d, v2.2d
+	WORD $0x4e63d508 // fadd v8.2d, v8.2d, v3.2d
+	FMOVQ 16(R2), F4
+	FMOVQ 16(R3), F2
+	WORD $0x6e62dc84 // fmul v4.2d, v4.2d, v2.2d
+	WORD $0x4e64d529 // fadd v9.2d, v9.2d, v4.2d
+	FMOVQ 32(R2), F5
+	FMOVQ 32(R3), F2
+	WORD $0x6e62dca5 // fmul v5.2d, v5.2d, v2.2d
+	WORD $0x4e65d54a // fadd v10.2d, v10.2d, v5.2d
+	FMOVQ 48(R2), F6
+	FMOVQ 48(R3), F2
+	WORD $0x6e62dcc6 // fmul v6.2d, v6.2d, v2.2d
+	WORD $0x4e66d56b // fadd v11.2d, v11.2d, v6.2d
+	FMOVQ 64(R2), F7
+	FMOVQ 64(R3), F2
+	WORD $0x6e62dce7 // fmul v7.2d, v7.2d, v2.2d
+	WORD $0x4e67d58c // fadd v12.2d, v12.2d, v7.2d
+	ADD R6, R2
+	ADD R7, R3
+	SUBS $1, R11
+	BNE rows10
+	FMOVQ F8, (R1)
+	FMOVQ F9, 16(R1)
+	FMOVQ F10, 32(R1)
+	FMOVQ F11, 48(R1)
+	FMOVQ F12, 64(R1)
+	ADD $80, R9
+	SUB $10, R10
+	JMP block0
+	// Blocks of 2 columns.
+block1:
+	CMP $2, R10
+	BLT block2
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
+	ADD R9, R1
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	ADD R9, R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
+	ADD R9, R3
+	FMOVQ (R1), F8
+	MOVD rowArgs_rows(R0), R11
+rows2:
+	FMOVQ (R2), F3
+	FMOVQ (R3), F2
+	WORD $0x6e62dc63 // fmul v3.2d, v3.2d, v2.2d
+	WORD $0x4e63d508 // fadd v8.2d, v8.2d, v3.2d
+	ADD R6, R2
+	ADD R7, R3
+	SUBS $1, R11
+	BNE rows2
+	FMOVQ F8, (R1)
+	ADD $16, R9
+	SUB $2, R10
+	JMP block1
+	// Blocks of 1 columns.
+block2:
+	CMP $1, R10
+	BLT block3
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
+	ADD R9, R1
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	ADD R9, R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
+	ADD R9, R3
+	FMOVD (R1), F8
+	MOVD rowArgs_rows(R0), R11
+rows1:
+	FMOVD (R2), F3
+	FMOVD (R3), F2
+	WORD $0x6e62dc63 // fmul v3.2d, v3.2d, v2.2d
+	WORD $0x4e63d508 // fadd v8.2d, v8.2d, v3.2d
+	ADD R6, R2
+	ADD R7, R3
+	SUBS $1, R11
+	BNE rows1
+	FMOVD F8, (R1)
+	ADD $8, R9
+	SUB $1, R10
+	JMP block2
+block3:
+	RET
+
 // y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four
 TEXT rowAddDots<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_first)(R0), R1
@@ -584,8 +797,10 @@ DATA rowTable<>+0(SB)/8, $rowScaleShift<>(SB)
 DATA rowTable<>+8(SB)/8, $rowScaleAdd<>(SB)
 DATA rowTable<>+16(SB)/8, $rowMulShift<>(SB)
 DATA rowTable<>+24(SB)/8, $rowMulAdd<>(SB)
-DATA rowTable<>+32(SB)/8, $rowAddDots<>(SB)
-GLOBL rowTable<>(SB), RODATA, $40
+DATA rowTable<>+32(SB)/8, $rowAddScaled<>(SB)
+DATA rowTable<>+40(SB)/8, $rowAddMul<>(SB)
+DATA rowTable<>+48(SB)/8, $rowAddDots<>(SB)
+GLOBL rowTable<>(SB), RODATA, $56
 
 // func callRow(kernel int, args *rowArgs)
 TEXT ·callRow(SB), NOSPLIT, $0-16
