@@ -33,8 +33,9 @@ type AIS[T linalg.Float] struct {
 // p̂_θ(x) [B]. The expectation of log p̂_θ(x) is at most log p_θ(x). Chain j uses the random numbers of streams[j].
 //
 // Forward, Reverse and Tune return ctx.Err() if ctx is done, which they test before each kernel. They return an error if
-// an element of SD is not positive, or if log p_θ(x, z) or log q⁰(z) is NaN where a chain starts.
-func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (end *Particles[T], logEstimates []float64, err error) {
+// log p_θ(x, z) or log q⁰(z) is NaN where a chain starts, for example because an element of SD is 0.
+func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (
+	end *Particles[T], logEstimates []float64, err error) {
 	return a.run(ctx, a.draw(streams), streams, func(i int) int { return i })
 }
 
@@ -42,13 +43,15 @@ func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (end *Partic
 // and their estimates log p̂_θ(x) [B]. Because E[1/p̂_θ(x)] = 1/p_θ(x), the expectation of log p̂_θ(x) is at least log
 // p_θ(x) (bidirectional Monte Carlo: Grosse, Ghahramani and Adams, 2015). If x is simulated by drawing z ~ p_θ(z) and
 // then x ~ p_θ(x|z), this z is an exact draw from p_θ(z|x).
-func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand) (end *Particles[T], logEstimates []float64, err error) {
+func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand) (
+	end *Particles[T], logEstimates []float64, err error) {
 	return a.run(ctx, z, streams, func(i int) int { return a.Steps - i })
 }
 
 // run starts chains at z and applies the kernels with the numbers kernel(1), …, kernel(K−1). At each of the K states of a
 // chain, it adds log p^(k+1)(z)/p^k(z) = (log p_θ(x, z) − log q⁰(z))/K to log p̂_θ(x).
-func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand, kernel func(i int) int) (*Particles[T], []float64, error) {
+func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand, kernel func(i int) int) (
+	*Particles[T], []float64, error) {
 	p, err := a.start(ctx, z)
 	if err != nil {
 		return nil, nil, err
@@ -111,15 +114,15 @@ type Particles[T linalg.Float] struct {
 // At returns B chains in the states z [ℓ×B]. It panics if a field of the AIS is missing or has an impossible value, or
 // if z has the wrong number of rows.
 func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
+	mustNotBeNil("AIS.Target", a.Target == nil)
+	mustBeAtLeast("AIS.Steps", a.Steps, 1)
+	mustBeAtLeast("AIS.Leapfrogs", a.Leapfrogs, min(1, a.Steps-1)) // so that the chains move
 	switch {
-	case a.Target == nil:
-		misuse("AIS.Target is nil")
 	case len(a.StepSizes) != a.Steps-1:
-		misuse("AIS has Steps = %d but %d StepSizes; Steps must be at least 1, and there must be Steps − 1 StepSizes (from Tune)", a.Steps, len(a.StepSizes))
-	case a.Leapfrogs < 1 && a.Steps > 1:
-		misuse("AIS.Leapfrogs is %d; it must be at least 1, so that the chains move", a.Leapfrogs)
+		misuse("AIS has Steps = %d but %d StepSizes; there must be Steps − 1 StepSizes (from Tune)", a.Steps, len(a.StepSizes))
 	case z.Rows != a.Mean.Rows || z.Rows != a.SD.Rows:
-		misuse("AIS has z %v but Mean %v and SD %v; all must have the same number of rows", z.Shape(), a.Mean.Shape(), a.SD.Shape())
+		misuse("AIS has z %v but Mean %v and SD %v; all must have the same number of rows",
+			z.Shape(), a.Mean.Shape(), a.SD.Shape())
 	}
 	return a.at(new(ad.Tape[T]), z)
 }
@@ -136,20 +139,14 @@ func (a *AIS[T]) at(t *ad.Tape[T], z linalg.Matrix[T]) *Particles[T] {
 	return p
 }
 
-// start returns At(z). It returns an error if SD is not positive or a density at z is NaN.
+// start returns At(z). It returns an error if a density at z is NaN; log q⁰(z) is NaN if SD is 0 or NaN.
 func (a *AIS[T]) start(ctx context.Context, z linalg.Matrix[T]) (*Particles[T], error) {
-	if ctx == nil {
-		misuse("the context is nil; use context.Background()")
-	}
-	for i, sd := range a.SD.Data {
-		if !(sd > 0) {
-			return nil, fmt.Errorf("element %d of AIS.SD is %v, counted from 0; all elements must be positive", i, sd)
-		}
-	}
+	mustNotBeNil("the context", ctx == nil)
 	p := a.At(z)
 	for j := range z.Cols {
-		if joint, prior := p.logJoint[j], p.logPrior[j]; joint != joint || prior != prior {
-			return nil, fmt.Errorf("at the start of chain %d, counted from 0, log p(x, z) is %v and log q⁰(z) is %v; neither may be NaN", j, joint, prior)
+		if joint, prior := float64(p.logJoint[j]), float64(p.logPrior[j]); math.IsNaN(joint + prior) {
+			return nil, fmt.Errorf("AIS: where chain %d starts, counted from 0, log p(x, z) is %v and log q⁰(z) is %v; "+
+				"neither may be NaN, and SD must be positive", j, joint, prior)
 		}
 	}
 	return p, nil

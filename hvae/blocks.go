@@ -74,9 +74,8 @@ func (b *Block[T]) Rng(j int) *rand.Rand { return rand.New(&b.streams[j]) }
 // Noise returns independent draws from N(0, 1) as a constant [rows×(B·L)], for L draws per column. Columns j·L to j·L +
 // L − 1 are drawn from Rng(j). Use L = 1 unless the bound combines several draws (ImportanceBound).
 func (b *Block[T]) Noise(rows, L int) *ad.Var[T] {
-	if rows < 0 || L < 0 {
-		misuse("Block.Noise: the number of rows is %d and L is %d; neither may be negative", rows, L)
-	}
+	mustBeAtLeast("Block.Noise: the number of rows", rows, 0)
+	mustBeAtLeast("Block.Noise: the number L of draws", L, 0)
 	m := b.Tape.Matrix(rows, b.Size*L)
 	for c := range m.Cols {
 		random.FillNormalColumn(b.Rng(c/L), m, c)
@@ -94,9 +93,7 @@ type Bound[T linalg.Float] func(b *Block[T]) *ad.Var[T]
 
 // row returns bound(b). It panics unless the result is [1×B].
 func (bound Bound[T]) row(b *Block[T]) *ad.Var[T] {
-	if bound == nil {
-		misuse("the bound is nil")
-	}
+	mustNotBeNil("the bound", bound == nil)
 	return mustBe("the bound of a block", bound(b), 1, b.Size)
 }
 
@@ -106,13 +103,34 @@ type Evaluator[T linalg.Float] struct {
 	BlockSize int // columns per block; 0 means 16. It affects only rounding
 
 	params []*Param[T]
-	blocks []*Block[T] // one per goroutine, reused for all blocks that the goroutine computes
-	sums   []float64   // results of the blocks
+	shapes []linalg.Shape // of params
+	blocks []*Block[T]    // one per goroutine, reused for all blocks that the goroutine computes
+	sums   []float64      // results of the blocks
 }
 
-// NewEvaluator returns an evaluator of functions of params.
+// NewEvaluator returns an evaluator of functions of params. It panics if two parameters have the same name or share
+// memory.
 func NewEvaluator[T linalg.Float](params []*Param[T]) *Evaluator[T] {
-	return &Evaluator[T]{params: slices.Clone(params)}
+	e := &Evaluator[T]{params: slices.Clone(params)}
+	for i, p := range params {
+		for _, q := range params[:i] {
+			if p.Name == q.Name || beginsIn(p, q) || beginsIn(q, p) {
+				misuse("the parameters %q and %q have the same name or share memory", q.Name, p.Name)
+			}
+		}
+		e.shapes = append(e.shapes, p.Value.Shape())
+	}
+	return e
+}
+
+// beginsIn reports whether the first element of p has the same address as an element of q.
+func beginsIn[T linalg.Float](p, q *Param[T]) bool {
+	for i := range q.Value.Data {
+		if len(p.Value.Data) > 0 && &p.Value.Data[0] == &q.Value.Data[i] {
+			return true
+		}
+	}
+	return false
 }
 
 // A pass is a computation of all blocks of a batch.
@@ -136,38 +154,12 @@ func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f fun
 }
 
 // Evaluate returns the value of a bound for each column of the batch, and the mean of these values; see Each. It returns
-// an error if ctx is done before the end, or if a value is NaN. The error then names the first operation whose result is
-// not finite.
-func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (mean float64, values []float64, err error) {
+// an error if ctx is done before the end, or if the mean is not finite. In the second case, the values are valid, and the
+// error names the first operation whose result is not finite.
+func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (
+	mean float64, values []float64, err error) {
 	p := evaluation[T](batch, seed)
-	mean, values, err = e.evaluate(ctx, p, bound)
-	if err == nil && math.IsNaN(mean) {
-		err = e.diagnose(ctx, p, bound, "the bound (NaN) is not finite", math.IsNaN, nil)
-	}
-	return mean, values, err
-}
-
-// Evidence estimates the evidence of a single target from n draws of Sample.LogEstimate; see Evaluate. A draw whose log p̂
-// is NaN counts as p̂ = 0 (Evidence.Diverged). Evidence returns an error if ctx is done before the end, or if p̂ is 0 in
-// all draws, for example because a standard deviation is 0. The error then names the first operation whose result is
-// not finite.
-func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEstimate Bound[T]) (evidence Evidence, err error) {
-	p := evaluation[T](Draws(n), seed)
-	_, logs, err := e.evaluate(ctx, p, logEstimate)
-	if err != nil {
-		return evidence, err
-	}
-	evidence = ImportanceEstimate(logs)
-	if math.IsInf(evidence.Log, -1) {
-		what := fmt.Sprintf("p̂ is 0 in all %d draws, of which %d diverged", n, evidence.Diverged)
-		err = e.diagnose(ctx, p, logEstimate, what, infinite, nil)
-	}
-	return evidence, err
-}
-
-// evaluate returns the value of a bound for each column of a pass, and the mean of these values.
-func (e *Evaluator[T]) evaluate(ctx context.Context, p pass[T], bound Bound[T]) (mean float64, values []float64, err error) {
-	values = make([]float64, p.batch.size)
+	values = make([]float64, max(0, batch.size))
 	mean, err = e.each(ctx, p, func(b *Block[T]) float64 {
 		row := bound.row(b)
 		for j, v := range row.Value.Data {
@@ -175,21 +167,40 @@ func (e *Evaluator[T]) evaluate(ctx context.Context, p pass[T], bound Bound[T]) 
 		}
 		return float64(ad.Sum(row).Scalar())
 	})
+	if err == nil && infinite(mean) {
+		err = e.diagnose(ctx, p, bound, fmt.Sprintf("the bound (%v) is not finite", mean), nil)
+	}
 	return mean, values, err
 }
 
-// diagnose computes blocks of the last pass again if their sum of bounds has failed, or if their gradient is not finite.
-// It returns an error that begins with what and describes the first operation whose result is not finite. The argument
-// gradients is nil, or holds the gradients of the blocks.
-func (e *Evaluator[T]) diagnose(ctx context.Context, p pass[T], bound Bound[T], what string, failed func(sum float64) bool, gradients [][]linalg.Matrix[T]) error {
+// Evidence estimates the evidence of a single target from n draws of Sample.LogEstimate; see Evaluate. A draw whose log p̂
+// is NaN counts as p̂ = 0 (Evidence.Diverged). Evidence returns an error if ctx is done before the end, or if p̂ is 0 in
+// all draws, for example because a standard deviation is 0.
+func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEstimate Bound[T]) (Evidence, error) {
+	_, logs, err := e.Evaluate(ctx, Draws(n), seed, logEstimate)
+	if ctx.Err() != nil {
+		return Evidence{}, err
+	}
+	evidence := ImportanceEstimate(logs)
+	if math.IsInf(evidence.Log, -1) {
+		return evidence, fmt.Errorf("p̂ is 0 in all %d draws, of which %d diverged: %w", n, evidence.Diverged, err)
+	}
+	return evidence, nil
+}
+
+// diagnose computes the blocks again whose sum of bounds or whose gradient was not finite in the last pass. It returns an
+// error that begins with what and describes the first operation whose result is not finite. The argument gradients is
+// nil, or holds the gradients of the blocks.
+func (e *Evaluator[T]) diagnose(ctx context.Context, p pass[T], bound Bound[T],
+	what string, gradients [][]linalg.Matrix[T]) error {
 	b := &Block[T]{Tape: &ad.Tape[T]{KeepAll: true}, live: true}
 	p.put = (*ad.Tape[T]).Leaf
 	for i, sum := range e.sums {
 		j := -1
-		if gradients != nil {
+		if gradients != nil && !infinite(sum) {
 			j = slices.IndexFunc(gradients[i], notFinite)
 		}
-		if !failed(sum) && j < 0 {
+		if j < 0 && !infinite(sum) {
 			continue
 		}
 		e.start(b, i, p)
@@ -197,7 +208,7 @@ func (e *Evaluator[T]) diagnose(ctx context.Context, p pass[T], bound Bound[T], 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if !failed(sum) {
+		if j >= 0 {
 			ad.Grad(y, b.vars[j])
 			note = ", in the gradient of " + e.params[j].Name
 		}
@@ -206,7 +217,8 @@ func (e *Evaluator[T]) diagnose(ctx context.Context, p pass[T], bound Bound[T], 
 			note = ", the parameter " + e.params[j].Name
 		}
 		if first != nil {
-			return fmt.Errorf("%s: columns %d to %d of the batch, first in %s%s", what, b.First, b.First+b.Size-1, description, note)
+			last := b.First + b.Size - 1
+			return fmt.Errorf("%s: columns %d to %d of the batch, first in %s%s", what, b.First, last, description, note)
 		}
 	}
 	return fmt.Errorf("%s in the sum over blocks, but finite in each block", what)
@@ -222,22 +234,21 @@ func (e *Evaluator[T]) size() int { return cmp.Or(e.BlockSize, 16) }
 
 // count returns the number of blocks of a batch.
 func (e *Evaluator[T]) count(batch Batch) int {
-	if batch.size <= 0 || e.BlockSize < 0 {
-		misuse("the batch has %d columns and BlockSize is %d; a batch must have columns, and BlockSize must not be negative", batch.size, e.BlockSize)
-	}
+	mustBeAtLeast("the number of columns of the batch", batch.size, 1)
+	mustBeAtLeast("BlockSize", e.BlockSize, 0)
 	return (batch.size + e.size() - 1) / e.size()
 }
 
 // each calls f for each block of a pass. It adds the results in the order of the blocks, and returns the sum divided by
 // the number of columns.
 func (e *Evaluator[T]) each(ctx context.Context, p pass[T], f func(b *Block[T]) float64) (mean float64, err error) {
-	if ctx == nil {
-		misuse("the context is nil; use context.Background()")
-	}
+	mustNotBeNil("the context", ctx == nil)
 	count := e.count(p.batch)
-	for _, q := range e.params {
-		if len(q.Value.Data) != q.Value.Rows*q.Value.Cols {
-			misuse("the parameter %q is %v, but has %d elements", q.Name, q.Value.Shape(), len(q.Value.Data))
+	for i, q := range e.params {
+		s, n := e.shapes[i], len(q.Value.Data)
+		if q.Value.Shape() != s || n != s.Rows*s.Cols {
+			misuse("the parameter %q is %v with %d elements, but was %v in NewTrainer or NewEvaluator",
+				q.Name, q.Value.Shape(), n, s)
 		}
 	}
 	goroutines := min(count, runtime.GOMAXPROCS(0))

@@ -34,12 +34,8 @@ func (f *Flow[T]) Path(s Phase[T]) []Phase[T] {
 
 // run returns (z_K, ρ_K) and log p_θ(x, z_K), and calls visit after each step.
 func (f *Flow[T]) run(start Phase[T], visit func(Phase[T])) (end Phase[T], logJoint *ad.Var[T]) {
-	if f.Target == nil {
-		misuse("Flow.Target is nil")
-	}
-	if f.K < 0 {
-		misuse("Flow.K is %d; it must not be negative", f.K)
-	}
+	mustNotBeNil("Flow.Target", f.Target == nil)
+	mustBeAtLeast("Flow.K", f.K, 0)
 	mustBe("the momentum", start.Rho, start.Z.Rows(), start.Z.Cols())
 	f.Tempering.check(f.K, start.Z.Rows())
 	if f.K == 0 {
@@ -52,7 +48,7 @@ func (f *Flow[T]) run(start Phase[T], visit func(Phase[T])) (end Phase[T], logJo
 			e = stepSizeOf(f.StepSize, k, f.K, s.Z)
 		}
 		if f.Recompute {
-			s = recomputed(f.Target, e, s, k == f.K)
+			s = recomputed(f.Target, e, s)
 		} else {
 			s = leapfrog(f.Target, e, s, k == f.K)
 		}

@@ -19,13 +19,9 @@ type Sample[T linalg.Float] struct {
 // prior.Draw, sets ρ₀ = s·γ₀ ~ N(0, s²I), and applies the flow f to (z₀, ρ₀). Unless the tempering is untied, s =
 // 1/√β₀. The estimate p̂_θ(x) is a smooth function of the noise (equation 6, eqn:reparameterization).
 func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T]) Sample[T] {
-	if prior == nil || epsilon == nil || gamma0 == nil {
-		misuse("HIS: the variational prior or the noise is nil")
-	}
+	mustNotBeNil("the variational prior", prior == nil)
 	z0, logPrior := prior.Draw(epsilon)
-	if z0 == nil {
-		misuse("HIS: z₀ of the variational prior is nil")
-	}
+	mustNotBeNil("z₀ of the variational prior", z0 == nil)
 	mustBe("log q⁰(z₀) of the variational prior", logPrior, 1, z0.Cols())
 	f.Tempering.check(f.K, z0.Rows())
 	start := Phase[T]{Z: z0, Rho: gamma0}

@@ -129,11 +129,10 @@ func TestDivergedDrawsCountAsZero(t *testing.T) {
 	if !(math.Abs(e.Log) <= 1e-15 && math.Abs(e.StandardError-math.Sqrt(2./4)) <= 1e-15 && math.Abs(e.EffectiveDraws-1.6) <= 1e-15) {
 		t.Errorf("the estimate is %+v, want log 1 with the standard error √½ and 1.6 effective draws", e)
 	}
-	want := "log p(x) = 0.000 ± 0.707; ELBO undefined (diverged draws: 1); k̂ undefined for fewer than 100 draws; 2 effective draws of 4"
-	if got := e.String(); got != want || !math.IsNaN(e.ELBO) || e.Diverged != 1 {
-		t.Errorf("the estimate is printed as %q, want %q", got, want)
+	if !math.IsNaN(e.ELBO) || e.Draws != 4 || e.Diverged != 1 {
+		t.Errorf("the estimate is %+v, want an undefined ELBO and one diverged draw of four", e)
 	}
-	mustPanic(t, "there are no draws", func() { hvae.ImportanceEstimate(nil) })
+	mustPanic(t, "the number of draws is 0; it must be at least 1", func() { hvae.ImportanceEstimate(nil) })
 }
 
 // rosenbrock is the target with the potential (1 − x)² + 100(y − x²)². With ε = 0.1, some paths diverge.
@@ -165,28 +164,11 @@ func TestEvidenceSurvivesDivergedDraws(t *testing.T) {
 		"first in a constant, [2×1], whose element (0, 0) is -Inf":  draw(0.01, 0, 1, 1),
 		"first in a constant, [20×1], whose element (0, 0) is -Inf": draw(0.01, 1, 0, 1),
 		"first in a constant, [1×1], whose element (0, 0) is -Inf":  draw(0.01, 1, 1, 0),
-		"of which 200 diverged: columns 0 to 15 of the batch":       draw(1e200, 1, 1, 1),
+		"of which 200 diverged: the bound (NaN) is not finite":      draw(1e200, 1, 1, 1),
 	} {
 		_, err := evaluator.Evidence(t.Context(), 200, 1, bound)
 		if text := fmt.Sprint(err); !strings.HasPrefix(text, "p̂ is 0 in all 200 draws") || !strings.Contains(text, want) {
 			t.Errorf("Evidence returns the error %q, want an error that contains %q", text, want)
 		}
-	}
-}
-
-// A step with another target, or from a changed position, must use the gradient of the new target at the new position.
-func TestPhaseDoesNotRememberTheTargetThatMovedIt(t *testing.T) {
-	var tape ad.Tape[float64]
-	a, b, epsilon := hvaetest.Quadratic{Omega: 1}, hvaetest.Quadratic{Omega: 10}, tape.Fill(1, 1, 0.1)
-	moved := hvae.Leapfrog(a, epsilon, hvae.Phase[float64]{Z: tape.Scalar(1), Rho: tape.Scalar(0)})
-	z, rho := moved.Z.Scalar(), moved.Rho.Scalar()
-	if got, want := moved.Energy(b).Scalar(), 50*z*z+rho*rho/2; !(math.Abs(got-want) <= 1e-12*want) {
-		t.Errorf("H(z, ρ) for the second target is %v, want %v", got, want)
-	}
-	moved.Z = tape.Scalar(2)
-	end := hvae.Leapfrog(b, epsilon, moved)
-	half := rho - 0.05*100*2
-	if want := 2 + 0.1*half; !(math.Abs(end.Z.Scalar()-want) <= 1e-12) {
-		t.Errorf("the step moves z = 2 to %v, want %v", end.Z.Scalar(), want)
 	}
 }

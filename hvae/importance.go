@@ -1,7 +1,6 @@
 package hvae
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -28,9 +27,6 @@ type Evidence struct {
 	Diverged       int     // number of diverged draws
 }
 
-// fewest is the smallest number of draws for which TailShape is defined.
-const fewest = 100
-
 // TailLimit returns the largest TailShape of a reliable estimate, min(1 − 1/log₁₀ L, 0.7), such as 0.667 for L = 1,000
 // (Vehtari et al., 2024). They smooth the largest p̂ᵢ. ImportanceEstimate does not, so StandardError requires less, k̂ < ½.
 func (e Evidence) TailLimit() float64 { return min(1-1/math.Log10(float64(e.Draws)), 0.7) }
@@ -38,27 +34,10 @@ func (e Evidence) TailLimit() float64 { return min(1-1/math.Log10(float64(e.Draw
 // HeavyTail reports whether TailShape exceeds TailLimit. Then the estimate is unreliable, and no practical L suffices.
 func (e Evidence) HeavyTail() bool { return e.TailShape > e.TailLimit() }
 
-// String returns all results in a line of text.
-func (e Evidence) String() string {
-	elbo, tail := fmt.Sprintf("%.3f", e.ELBO), fmt.Sprintf("%.2f", e.TailShape)
-	if e.Diverged > 0 {
-		elbo = fmt.Sprintf("undefined (diverged draws: %d)", e.Diverged)
-	}
-	switch {
-	case e.Draws < fewest:
-		tail = fmt.Sprintf("undefined for fewer than %d draws", fewest)
-	case e.HeavyTail():
-		tail += fmt.Sprintf(", which is above %.2f", e.TailLimit())
-	}
-	return fmt.Sprintf("log p(x) = %.3f ± %.3f; ELBO %s; k̂ %s; %.0f effective draws of %d", e.Log, e.StandardError, elbo, tail, e.EffectiveDraws, e.Draws)
-}
-
 // ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L ≥ 1 draws of log p̂_θ(x) (Burda, Grosse
 // and Salakhutdinov, 2016). The expectation of the estimate is at most log p_θ(x) and grows with L.
 func ImportanceEstimate(logEstimates []float64) Evidence {
-	if len(logEstimates) == 0 {
-		misuse("ImportanceEstimate: there are no draws")
-	}
+	mustBeAtLeast("ImportanceEstimate: the number of draws", len(logEstimates), 1)
 	e := Evidence{Draws: len(logEstimates), TailShape: math.NaN()}
 	e.ELBO, _ = linalg.MeanSE(logEstimates)
 	logs := slices.Clone(logEstimates)
@@ -79,7 +58,7 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 		return e
 	}
 	e.EffectiveDraws = float64(len(logs)) * float64(len(logs)) / squares
-	if len(logs) >= fewest {
+	if len(logs) >= 100 {
 		e.TailShape = tailShape(logs)
 	}
 	return e

@@ -35,7 +35,7 @@ func Leapfrog[T linalg.Float](target Target[T], epsilon *ad.Var[T], s Phase[T]) 
 type state[T linalg.Float] struct {
 	Phase[T]
 	gradU    *ad.Var[T] // ∇U(z) [ℓ×B]
-	logJoint *ad.Var[T] // log p_θ(x, z) [1×B], only after the last step of a flow
+	logJoint *ad.Var[T] // log p_θ(x, z) [1×B], of the last step of a flow
 }
 
 // leapfrog returns the state after one leapfrog step from s. It evaluates one gradient and, after the last step of a
@@ -52,22 +52,15 @@ func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s state[T], last 
 	return s
 }
 
-// recomputed returns leapfrog(target, e, s, last), but the tape keeps only one matrix for the step. This matrix stacks z,
-// ρ and ∇U(z), with ℓ rows each, and after the last step log p_θ(x, z), with one row.
-func recomputed[T linalg.Float](target Target[T], e stepSize[T], s state[T], last bool) state[T] {
+// recomputed returns leapfrog(target, e, s, true), but the tape keeps only one matrix for the step. This matrix stacks z,
+// ρ and ∇U(z), with n = ℓ rows each, and log p_θ(x, z), with one row.
+func recomputed[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state[T] {
 	y, n := ad.Recomputed(func(v []*ad.Var[T]) *ad.Var[T] {
-		s := leapfrog(target, stepSize[T]{v[3], v[4]}, state[T]{Phase: Phase[T]{v[0], v[1]}, gradU: v[2]}, last)
-		stack := ad.Stack(ad.Stack(s.Z, s.Rho), s.gradU)
-		if last {
-			stack = ad.Stack(stack, s.logJoint)
-		}
-		return stack
+		s := leapfrog(target, stepSize[T]{v[3], v[4]}, state[T]{Phase: Phase[T]{v[0], v[1]}, gradU: v[2]}, true)
+		return ad.Stack(ad.Stack(s.Z, s.Rho), ad.Stack(s.gradU, s.logJoint))
 	}, s.Z, s.Rho, s.gradU, e.epsilon, e.minusHalf), s.Z.Rows()
-	s = state[T]{Phase: Phase[T]{ad.RowRange(y, 0, n), ad.RowRange(y, n, 2*n)}, gradU: ad.RowRange(y, 2*n, 3*n)}
-	if last {
-		s.logJoint = ad.RowRange(y, 3*n, 3*n+1)
-	}
-	return s
+	part := func(i int) *ad.Var[T] { return ad.RowRange(y, i*n, min((i+1)*n, y.Rows())) }
+	return state[T]{Phase[T]{part(0), part(1)}, part(2), part(3)}
 }
 
 // A stepSize holds ε and −ε/2, each [ℓ×1].
@@ -75,9 +68,7 @@ type stepSize[T linalg.Float] struct{ epsilon, minusHalf *ad.Var[T] }
 
 // stepSizeOf returns the step size of step k, where 1 ≤ k ≤ K. It panics unless epsilon is [1×ℓ] or [K×ℓ] for z [ℓ×B].
 func stepSizeOf[T linalg.Float](epsilon *ad.Var[T], k, K int, z *ad.Var[T]) stepSize[T] {
-	if epsilon == nil {
-		misuse("the step size is nil for K = %d steps; it must be [1×%d]", K, z.Rows())
-	}
+	mustNotBeNil("the step size", epsilon == nil)
 	rows := epsilon.Rows()
 	if epsilon.Cols() != z.Rows() || rows != 1 && rows != K {
 		misuse("the step size is %v for z %v; it must be [1×%d], or [%d×%d] with one row per step", epsilon.Value.Shape(), z.Value.Shape(), z.Rows(), K, z.Rows())

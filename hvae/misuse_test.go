@@ -50,17 +50,17 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 	}
 	flat, standard, untempered := hvaetest.Quadratic{}, hvae.StandardNormal[float64]{}, hvae.Tempering[float64]{} // p(x, z) = 1
 	for want, f := range map[string]func(){
-		"Flow.Target is nil":                    forward(nil, 0, nil, untempered),
-		"Flow.K is -1; it must not be negative": forward(flat, -1, nil, untempered),
+		"Flow.Target is nil":                  forward(nil, 0, nil, untempered),
+		"Flow.K is -1; it must be at least 0": forward(flat, -1, nil, untempered),
 		"the momentum is [3×2]; it must be [2×3]": func() {
 			(&hvae.Flow[float64]{Target: flat}).Forward(hvae.Phase[float64]{Z: z, Rho: tp.Fill(3, 2, 0)})
 		},
 		"the momentum is [1×3]; it must be [2×3]": func() {
 			hvae.Leapfrog(flat, tp.Fill(1, 2, 0.1), hvae.Phase[float64]{Z: z, Rho: tp.Fill(1, 3, 0)})
 		},
-		"the step size is [1×3] for z [2×3]; it must be [1×2], or [1×2] with one row per step":      forward(flat, 1, tp.Fill(1, 3, 0.1), untempered),
-		"the step size is [2×2] for z [2×3]; it must be [1×2], or [3×2] with one row per step":      forward(flat, 3, tp.Fill(2, 2, 0.1), untempered),
-		"the step size is nil for K = 3 steps; it must be [1×2]":                                    forward(flat, 3, nil, untempered),
+		"the step size is [1×3] for z [2×3]; it must be [1×2], or [1×2] with one row per step": forward(flat, 1, tp.Fill(1, 3, 0.1), untempered),
+		"the step size is [2×2] for z [2×3]; it must be [1×2], or [3×2] with one row per step": forward(flat, 3, tp.Fill(2, 2, 0.1), untempered),
+		"the step size is nil": forward(flat, 3, nil, untempered),
 		"α is [4×1] and s is [1×1] for a flow of K = 3 steps and ℓ = 2 dimensions; α must be":       forward(flat, 3, tp.Fill(1, 2, 0.1), hvae.FreeTempering(tp.Fill(4, 1, 0.9))),
 		"1/√β₀ is [2×1]; it must be [1×1]":                                                          func() { hvae.FixedTempering(3, tp.Fill(2, 1, 1.5)) },
 		"1/√β₀, the momentum's standard deviation, contains 0.5; all elements must be in [1, +Inf]": func() { hvae.FixedTempering(3, tp.Scalar(0.5)) },
@@ -77,8 +77,8 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 		"shapes [2×2], [2×3] and [2×3]":                                                             func() { his(flat, normal(2, 3, 2, 2)) },
 		"Mean [3×1] and SD [1×1]":                                                                   func() { normal(3, 1, 1, 1).Divergence() },
 		"Mean [3×2] and SD [1×2]":                                                                   func() { normal(3, 2, 1, 2).Divergence() },
-		"HIS: the variational prior or the noise is nil":                                            func() { his(flat, nil) },
-		"DiagonalNormal has a Mean or SD that is nil":                                               func() { his(flat, hvae.DiagonalNormal[float64]{Mean: z}) },
+		"the variational prior is nil":                                                              func() { his(flat, nil) },
+		"DiagonalNormal.Mean or SD is nil":                                                          func() { his(flat, hvae.DiagonalNormal[float64]{Mean: z}) },
 		"DiagonalNormal: SD contains -1; all elements":                                              func() { his(flat, hvae.DiagonalNormal[float64]{Mean: z, SD: tp.Fill(2, 1, -1)}) },
 		"FreeTempering: α is nil":                                                                   func() { hvae.FreeTempering[float64](nil) },
 		"the target is nil":                                                                         func() { hvae.PotentialGradient(nil, z) },
@@ -96,7 +96,7 @@ func TestMisuseOfAISPanics(t *testing.T) {
 	for want, change := range map[string]func(a *hvae.AIS[float64]){
 		"AIS.Target is nil":                                 func(a *hvae.AIS[float64]) { a.Target = nil },
 		"AIS has Steps = 2 but 0 StepSizes":                 func(a *hvae.AIS[float64]) { a.StepSizes = nil },
-		"AIS has Steps = 0":                                 func(a *hvae.AIS[float64]) { a.Steps = 0 },
+		"AIS.Steps is 0; it must be at least 1":             func(a *hvae.AIS[float64]) { a.Steps = 0 },
 		"AIS.Leapfrogs is 0; it must be at least 1":         func(a *hvae.AIS[float64]) { a.Leapfrogs = 0 },
 		"AIS has 3 streams for z [1×4]; it needs 4 streams": func(a *hvae.AIS[float64]) {},
 		"AIS has z [1×4] but Mean [2×1] and SD [1×1]; all":  func(a *hvae.AIS[float64]) { a.Mean = linalg.Column(0.0, 0) },
@@ -112,10 +112,8 @@ func TestMisuseOfAISPanics(t *testing.T) {
 // These settings may come from a trained model, so they lead to an error and not to a panic.
 func TestAISReturnsAnErrorIfItCannotStart(t *testing.T) {
 	for want, change := range map[string]func(a *hvae.AIS[float64]){
-		"element 0 of AIS.SD is -1, counted":     func(a *hvae.AIS[float64]) { a.SD = linalg.Column(-1.0) },
-		"element 0 of AIS.SD is 0, counted":      func(a *hvae.AIS[float64]) { a.SD = linalg.Column(0.0) },
-		"element 0 of AIS.SD is NaN, counted":    func(a *hvae.AIS[float64]) { a.SD = linalg.Column(math.NaN()) },
-		"counted from 0, log p(x, z) is NaN and": func(a *hvae.AIS[float64]) { a.Mean = linalg.Column(2.0) },
+		"log q⁰(z) is NaN; neither may be NaN, and SD": func(a *hvae.AIS[float64]) { a.SD = linalg.Column(0.0) },
+		"log p(x, z) is NaN and":                       func(a *hvae.AIS[float64]) { a.Mean = linalg.Column(2.0) },
 	} {
 		a := annealed(cliff{math.NaN()}, 2) // log p is NaN for z ≥ 1
 		a.SD, a.StepSizes = linalg.Column(0.01), []float64{1}
@@ -163,24 +161,24 @@ func TestMisuseOfTrainersPanics(t *testing.T) {
 		`the parameters "a" and "a" have the same name`:  start(two("a", "a", memory[:1], memory[1:]), adamax),
 		`"a" and "b" have the same name or share memory`: start(two("a", "b", memory[:2], memory[1:]), adamax),
 		`"long" and "in" have the same name or share`:    start(two("long", "in", memory, memory[1:2]), adamax),
-		`the parameter "empty" is [2×1], but has 0 elem`: start(empty, adamax),
+		`the parameter "empty" is [2×1] with 0 elements`: start(empty, adamax),
 		"the optimiser is nil":                           start(parameter(1.0), nil),
 		"the learning rate is NaN":                       start(parameter(1.0), hvae.Adamax[float64]{Rate: math.NaN()}),
 		"the learning rate is -1":                        start(parameter(1.0), hvae.Adamax[float64]{Rate: -1}),
 		"the learning rate is +Inf":                      start(parameter(1.0), hvae.RMSProp[float64]{Rate: inf}),
-		"the batch has 0 columns":                        step(hvae.Draws(0), func(*hvae.Trainer[float64], *hvae.Param[float64]) {}),
-		"BlockSize is -1; a batch must":                  step(three, func(tr *hvae.Trainer[float64], _ *hvae.Param[float64]) { tr.BlockSize = -1 }),
-		`the parameter "theta" is [1×2], but was [2×1] in NewTrainer`: step(three, func(_ *hvae.Trainer[float64], theta *hvae.Param[float64]) {
+		"columns of the batch is 0; it must":             step(hvae.Draws(0), func(*hvae.Trainer[float64], *hvae.Param[float64]) {}),
+		"BlockSize is -1; it must":                       step(three, func(tr *hvae.Trainer[float64], _ *hvae.Param[float64]) { tr.BlockSize = -1 }),
+		`the parameter "theta" is [1×2] with 2 elements, but was [2×1]`: step(three, func(_ *hvae.Trainer[float64], theta *hvae.Param[float64]) {
 			theta.Value = linalg.Of(1, 2, []float64{1, 2})
 		}),
-		"the bound is nil": bound(three, nil),
-		"the bound of a block is nil; it must be [1×3]":   bound(three, func(*hvae.Block[float64]) *ad.Var[float64] { return nil }),
+		"the bound is nil":                                bound(three, nil),
+		"the bound of a block is nil":                     bound(three, func(*hvae.Block[float64]) *ad.Var[float64] { return nil }),
 		"the context is nil":                              func() { new(hvae.Evaluator[float64]).Evidence(none, 3, 1, nil) },
 		"the bound of a block is [1×0]; it must be [1×3]": bound(three, func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Noise(1, 0) }),
 		"the parameter is not one of the trainer's":       bound(three, func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Var(empty[0]) }),
 		"there is no column 2 in the data [1×2]":          bound(three, func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Columns(linalg.New[float64](1, 2)) }),
 		"a batch of Draws has no data columns":            bound(hvae.Draws(3), func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Columns(linalg.New[float64](1, 5)) }),
-		"the number of rows is -1 and L is 1; neither":    bound(three, func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Noise(-1, 1) }),
+		"the number of rows is -1; it must be at least":   bound(three, func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Noise(-1, 1) }),
 	} {
 		mustPanic(t, want, f)
 	}

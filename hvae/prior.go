@@ -60,9 +60,7 @@ func (q DiagonalNormal[T]) logSD() *ad.Var[T] { return ad.SumTo(ad.Log(q.SD), 1,
 
 // check panics unless μ, σ and z have the same number ℓ of rows, and if an element of σ is negative.
 func (q DiagonalNormal[T]) check(z *ad.Var[T]) {
-	if q.Mean == nil || q.SD == nil {
-		misuse("DiagonalNormal has a Mean or SD that is nil")
-	}
+	mustNotBeNil("DiagonalNormal.Mean or SD", q.Mean == nil || q.SD == nil)
 	n, mean, sd := z.Rows(), q.Mean.Value.Shape(), q.SD.Value.Shape()
 	if mean.Rows != n || sd.Rows != n {
 		misuse("DiagonalNormal has Mean %v and SD %v for noise or z %v; all must have the same number of rows", mean, sd, z.Value.Shape())

@@ -7,9 +7,8 @@
 // p_θ(x) and a lower bound on log p_θ(x). Training maximises the lower bound.
 //
 // Start with the examples in example_test.go: ExampleHIS estimates p_θ(x) (Algorithm 1), ExampleTrainer trains a flow
-// (Algorithm 2), ExampleTrainer_minibatches trains a variational auto-encoder and reconstructs observations, and
-// ExampleTrainer_Restore continues an interrupted run. ExampleAIS in ais_test.go computes two bounds on log p_θ(x).
-// Package hvaetest helps to test targets and flows.
+// (Algorithm 2), and ExampleTrainer_minibatches trains a variational auto-encoder. ExampleAIS in ais_test.go computes two
+// bounds on log p_θ(x). Package hvaetest helps to test targets and flows.
 //
 // All variables are matrices on a tape (package ad). For B samples in ℓ dimensions, z and the momentum ρ are [ℓ×B] and
 // densities are [1×B], with one column per sample. Step sizes are [1×ℓ], or [K×ℓ] for K steps. Functions panic if shapes
@@ -42,9 +41,7 @@ type ClosedForm[T linalg.Float] interface {
 
 // PotentialGradient returns the gradient [ℓ×B] of the potential U_θ(z|x) = −log p_θ(x, z) with respect to z.
 func PotentialGradient[T linalg.Float](target Target[T], z *ad.Var[T]) *ad.Var[T] {
-	if target == nil {
-		misuse("the target is nil")
-	}
+	mustNotBeNil("the target", target == nil)
 	if t, ok := target.(ClosedForm[T]); ok {
 		return mustBe("the target's potential gradient", t.PotentialGradient(z), z.Rows(), z.Cols())
 	}
@@ -71,16 +68,28 @@ func logJointOf[T linalg.Float](target Target[T], z *ad.Var[T]) *ad.Var[T] {
 
 // mustBe returns v. It panics unless v is [rows×cols].
 func mustBe[T linalg.Float](name string, v *ad.Var[T], rows, cols int) *ad.Var[T] {
-	if v == nil {
-		misuse("%s is nil; it must be [%d×%d]", name, rows, cols)
-	}
+	mustNotBeNil(name, v == nil)
 	if v.Rows() != rows || v.Cols() != cols {
 		misuse("%s is %v; it must be [%d×%d]", name, v.Value.Shape(), rows, cols)
 	}
 	return v
 }
 
-// misuse panics with a message for the programmer who calls this package.
+// mustNotBeNil panics if isNil is true.
+func mustNotBeNil(name string, isNil bool) {
+	if isNil {
+		misuse("%s is nil", name)
+	}
+}
+
+// mustBeAtLeast panics if n is less than least.
+func mustBeAtLeast(name string, n, least int) {
+	if n < least {
+		misuse("%s is %d; it must be at least %d", name, n, least)
+	}
+}
+
+// misuse panics with a message for the programmer who calls this package. Its arguments take memory only on failure.
 func misuse(format string, args ...any) { panic("hvae: " + fmt.Sprintf(format, args...)) }
 
 // LogNormal returns log N(x | 0, I) [1×B] for the columns of x [ℓ×B].

@@ -9,7 +9,8 @@ import (
 
 // A Tempering holds the factors α_k by which a flow multiplies the momentum after each leapfrog step, and the standard
 // deviation s of the initial momentum ρ₀ = s·γ₀. The zero value means no tempering: α_k = 1, s = 1. Tempering helps if
-// the posterior is far from q⁰ or has several modes. Good starts are 1/√β₀ from 1.2 to 2, or α_k = 0.9.
+// the posterior is far from q⁰ or has several modes. A good start of the whole flow is s = Π 1/α_k = 1/√β₀ from 1.2 to 2,
+// so α_k = 1.5^(−1/K) for any K. For comparison, α_k = 0.9 means s = 1.7 for K = 5, but 8.2 for K = 20.
 //
 // The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1, so that the inverse temperature increases from β₀ to β_K
 // = 1 (FixedTempering, FreeTempering). The flow then multiplies volumes by Π α_k^ℓ = s^−ℓ, so for every target, K and ε
@@ -45,7 +46,8 @@ func FixedTempering[T linalg.Float](K int, invSqrtBeta0 *ad.Var[T]) Tempering[T]
 		rest.Data[k] = 1 - done.Data[k]
 	}
 	invSqrtBeta := ad.MulAdd(tape.Const(rest), invSqrtBeta0, tape.Const(done))
-	return Tempering[T]{alpha: ad.Div(ad.RowRange(invSqrtBeta, 1, K+1), ad.RowRange(invSqrtBeta, 0, K)), momentumSD: invSqrtBeta0}
+	alpha := ad.Div(ad.RowRange(invSqrtBeta, 1, K+1), ad.RowRange(invSqrtBeta, 0, K))
+	return Tempering[T]{alpha: alpha, momentumSD: invSqrtBeta0}
 }
 
 // FreeTempering returns the tempering with the given α_k ∈ (0, 1], which is [K×1], or [K×ℓ] with one element
@@ -94,6 +96,7 @@ func (t Tempering[T]) check(K, dims int) {
 	a, s := t.alpha.Value.Shape(), t.momentumSD.Cols()
 	ok := a.Rows == K && (a.Cols == 1 || a.Cols == dims) && (s == 1 || s == dims)
 	if !ok {
-		misuse("α is %v and s is [1×%d] for a flow of K = %d steps and ℓ = %d dimensions; α must be [%d×1] or [%d×%d], and s [1×1] or [1×%d]", a, s, K, dims, K, K, dims, dims)
+		misuse("α is %v and s is [1×%d] for a flow of K = %d steps and ℓ = %d dimensions; "+
+			"α must be [%d×1] or [%d×%d], and s [1×1] or [1×%d]", a, s, K, dims, K, K, dims, dims)
 	}
 }

@@ -32,20 +32,12 @@ type Trainer[T linalg.Float] struct {
 	gradients [][]linalg.Matrix[T] // for each block of a batch, the gradient with respect to each parameter
 }
 
-// NewTrainer returns a trainer that updates params in place. It panics if two parameters have the same name or share
-// memory.
+// NewTrainer returns a trainer that updates params in place.
 func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[T]) *Trainer[T] {
-	if o == nil {
-		misuse("NewTrainer: the optimiser is nil")
-	}
+	mustNotBeNil("the optimiser", o == nil)
 	t := &Trainer[T]{Evaluator: *NewEvaluator(params), Bound: bound, optimiser: o}
 	t.used, t.gradients = make([]atomic.Bool, len(params)), make([][]linalg.Matrix[T], 1)
-	for i, p := range params {
-		for _, q := range params[:i] {
-			if p.Name == q.Name || beginsIn(p, q) || beginsIn(q, p) {
-				misuse("the parameters %q and %q have the same name or share memory", q.Name, p.Name)
-			}
-		}
+	for _, p := range params {
 		t.gradients[0] = append(t.gradients[0], linalg.New[T](p.Value.Rows, p.Value.Cols))
 		start := o.Start()
 		averages := linalg.New[T](len(start), len(p.Value.Data))
@@ -55,16 +47,6 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 	return t
 }
 
-// beginsIn reports whether the first element of p has the same address as an element of q.
-func beginsIn[T linalg.Float](p, q *Param[T]) bool {
-	for i := range q.Value.Data {
-		if len(p.Value.Data) > 0 && &p.Value.Data[0] == &q.Value.Data[i] {
-			return true
-		}
-	}
-	return false
-}
-
 // Steps returns the number of steps taken.
 func (t *Trainer[T]) Steps() int { return t.steps }
 
@@ -72,12 +54,6 @@ func (t *Trainer[T]) Steps() int { return t.steps }
 // not change the trainer if ctx is done (tested before each block), if the bound or its gradient is not finite (the error
 // names the first operation whose result is not), or if the bound of the first step does not depend on a parameter.
 func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err error) {
-	for i, p := range t.params {
-		was := t.gradients[0][i].Shape()
-		if p.Value.Shape() != was {
-			misuse("the parameter %q is %v, but was %v in NewTrainer", p.Name, p.Value.Shape(), was)
-		}
-	}
 	count := t.count(batch)
 	step := pass[T]{batch, random.NewBatch(t.Seed, "algorithm 2 step", t.steps), (*ad.Tape[T]).Leaf}
 	t.gradients = append(t.gradients, make([][]linalg.Matrix[T], max(0, count-len(t.gradients)))...)
@@ -106,7 +82,7 @@ func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err e
 	}
 	if infinite(elbo) || slices.ContainsFunc(gradients, notFinite) {
 		what := fmt.Sprintf("the ELBO (%v) or its gradient is not finite", elbo)
-		return elbo, t.diagnose(ctx, step, t.Bound, what, infinite, t.gradients)
+		return elbo, t.diagnose(ctx, step, t.Bound, what, t.gradients)
 	}
 	for i, p := range t.params {
 		if !t.used[i].Load() {

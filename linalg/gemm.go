@@ -18,30 +18,14 @@ import (
 // The terms of each element of C are added in a fixed order: first the bias, then the products in the order of the
 // segments and, within each segment, in the order of the steps. If Add is set, the complete sum is then added to the
 // old element of C. The bits of C therefore depend neither on the division of C into tiles nor on the vector width.
-type Contraction[T Float] struct {
-	Rows, Cols, Steps, Groups int
-
-	C                    []T // element (i, j) of C_g is C[CStart + g·CGroup + i·CRow + j]
-	CStart, CRow, CGroup int
-
-	A           []T // element (i, p) of A_s is A[Segments[s].A + i·ARow + p·AStep]
-	ARow, AStep int
-
-	B             []T // element (p, j) of B_{s,g} is B[Segments[s].B + g·BGroup + p·BStep + j]
-	BStep, BGroup int
-
-	Segments []Segment
-
-	Bias []T  // one number for each row of C; nil for zero
-	Add  bool // whether the result is added to C instead of replacing C
-}
+//
+// Element (i, j) of C_g is C[CStart + g·CGroup + i·CRow + j], element (i, p) of A_s is A[Segments[s].A + i·ARow + p·AStep],
+// and element (p, j) of B_{s,g} is B[Segments[s].B + g·BGroup + p·BStep + j]. A nil Bias means zero. The method Run computes
+// the contraction on the calling goroutine. It panics if an operand is too short, or an index or a stride is negative.
+type Contraction[T Float] = kernel.Contraction[T]
 
 // A Segment of a Contraction holds the indices at which A_s and B_{s,0} start in the slices A and B.
-type Segment = struct{ A, B int }
-
-// Run computes the contraction on the calling goroutine. It panics if an operand is too short, or an index or a
-// stride is negative.
-func (c *Contraction[T]) Run() { (*kernel.Contraction[T])(c).Run() }
+type Segment = kernel.Segment
 
 // The functions below compute the matrix products of a dense layer Y = W·X + b. Affine computes Y. If δ is the gradient
 // with respect to Y, then MatMulTA computes the gradient Wᵀ·δ with respect to X, and MatMulTB computes the gradient
@@ -56,7 +40,8 @@ func MatMul[T Float](dst, a, b Matrix[T]) { Affine(dst, a, b, Matrix[T]{}) }
 // Affine sets dst [m×n] = a [m×k] · b [k×n] + bias [m×1], with bias added to every column. An
 // empty bias means zero. dst must not overlap a or b.
 func Affine[T Float](dst, a, b, bias Matrix[T]) {
-	if a.Cols != b.Rows || dst.Rows != a.Rows || dst.Cols != b.Cols || bias.Data != nil && bias.Shape() != (Shape{dst.Rows, 1}) {
+	if a.Cols != b.Rows || dst.Rows != a.Rows || dst.Cols != b.Cols ||
+		bias.Data != nil && bias.Shape() != (Shape{dst.Rows, 1}) {
 		panic(fmt.Sprintf("linalg: Affine: %v · %v and a bias %v do not give %v", a.Shape(), b.Shape(), bias.Shape(), dst.Shape()))
 	}
 	product(dst, a.Data, a.Cols, 1, a.Cols, b, bias.Data, false)

@@ -86,5 +86,6 @@ func Finite[T Float](m Matrix[T]) bool {
 	rows := len(m.Data) / len(sums)
 	kernel.AddRows(sums[:], 0, m.Data, rows)
 	notFinite := func(x T) bool { return x-x != 0 }
-	return (rows == 0 || !slices.ContainsFunc(sums[:], notFinite)) && !slices.ContainsFunc(m.Data[rows*len(sums):], notFinite)
+	rest := m.Data[rows*len(sums):]
+	return (rows == 0 || !slices.ContainsFunc(sums[:], notFinite)) && !slices.ContainsFunc(rest, notFinite)
 }

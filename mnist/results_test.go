@@ -343,7 +343,7 @@ func TestAnInfiniteValidationELBOIsAnError(t *testing.T) {
 			p.Value.Fill(1e20)
 		}
 	}
-	if _, err := r.validate(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "the ELBO is -Inf") {
-		t.Errorf("the error is %v, want an error that names the ELBO -Inf", err)
+	if _, err := r.validate(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "the bound (-Inf) is not finite") {
+		t.Errorf("the error is %v, want an error that names the bound -Inf", err)
 	}
 }

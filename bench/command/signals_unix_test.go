@@ -5,6 +5,7 @@ package command
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"syscall"
 	"testing"
 	"time"
@@ -21,23 +22,19 @@ func TestTheSecondSignalEndsTheProcess(t *testing.T) {
 		{syscall.SIGTERM, syscall.SIGINT, -2, ""},
 		{syscall.SIGINT, syscall.SIGTERM, -15, ""},
 	} {
-		p := process("-wait")
-		var stderr bytes.Buffer
-		p.Stderr = &stderr
+		p, stderr := process("-wait"), &bytes.Buffer{}
+		p.Stderr = stderr
 		stdin, errIn := p.StdinPipe()
 		pipe, errOut := p.StdoutPipe()
-		if err := p.Start(); err != nil || errIn != nil || errOut != nil {
-			t.Fatal(err, errIn, errOut)
+		if err := errors.Join(errIn, errOut, p.Start()); err != nil {
+			t.Fatal(err)
 		}
 		defer time.AfterFunc(20*time.Second, func() { p.Process.Kill() }).Stop()
 		stdout := bufio.NewReader(pipe)
-		for i, want := range []string{"3 loaves\n", "saving\n"} {
-			if line, err := stdout.ReadString('\n'); line != want {
-				t.Fatalf("the process printed %q (error %v), want %q", line, err, want)
-			}
-			if i == 0 {
-				p.Process.Signal(c.first)
-			}
+		started, _ := stdout.ReadString('\n')
+		p.Process.Signal(c.first)
+		if saving, err := stdout.ReadString('\n'); started+saving != "3 loaves\nsaving\n" {
+			t.Fatalf("the process printed %q (error %v)", started+saving, err)
 		}
 		if c.second == 0 {
 			stdin.Close()

@@ -52,7 +52,8 @@ func Determinant(m linalg.Matrix[float64]) float64 {
 				rows[i], rows[k], det = rows[k], rows[i], -det
 			}
 		}
-		if det *= rows[k][k]; det == 0 {
+		det *= rows[k][k]
+		if det == 0 {
 			return 0
 		}
 		for _, row := range rows[k+1:] {
@@ -68,7 +69,8 @@ func Determinant(m linalg.Matrix[float64]) float64 {
 // GradientError compares two gradients of the mean of f(params) with respect to all elements of all parameters: g from
 // automatic and d from numerical differentiation. It returns ‖g − d‖/‖d‖. The function f must be smooth and draw the same
 // noise in each call.
-func GradientError(params []linalg.Matrix[float64], f func(t *ad.Tape[float64], params []*ad.Var[float64]) *ad.Var[float64]) float64 {
+func GradientError(params []linalg.Matrix[float64],
+	f func(t *ad.Tape[float64], params []*ad.Var[float64]) *ad.Var[float64]) float64 {
 	var t ad.Tape[float64]
 	mean := func(x []float64) (y *ad.Var[float64], leaves []*ad.Var[float64]) {
 		t.Reset()

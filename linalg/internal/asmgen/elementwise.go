@@ -12,53 +12,52 @@ type elementwiseKernel struct {
 	inputs  string   // operands that the kernel reads
 	scalars []string // fields of elementwiseArgs that hold the scalars that the kernel reads
 
-	// formula returns the outputs for the inputs and the scalars.
-	formula func(f *formula, in, scalar []*value) []*value
+	// formula returns the outputs for the inputs, followed by the scalars.
+	formula func(f *formula, x []*value) (outputs []*value)
 }
 
 // elementwiseKernels[i] is the elementwise kernel with index i.
 var elementwiseKernels = []elementwiseKernel{
-	{"opAdd", 4, "y = a + b", "y", "ab", nil, func(f *formula, in, _ []*value) []*value {
-		return []*value{f.add(in[0], in[1])}
-	}},
-	{"opMul", 4, "y = a·b", "y", "ab", nil, func(f *formula, in, _ []*value) []*value {
-		return []*value{f.mul(in[0], in[1])}
-	}},
-	{"opMulAdd", 4, "y = a·b + c", "y", "abc", nil, func(f *formula, in, _ []*value) []*value {
-		return []*value{f.fma(in[0], in[1], in[2])}
-	}},
-	{"opSoftplus", 4, "y = log(1 + eᵃ)", "y", "a", nil, func(f *formula, in, _ []*value) []*value {
-		return []*value{f.softplus(in[0], f.expOfMinusAbs(in[0]))}
-	}},
-	{"opSoftplusSigmoid", 4, "y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)", "yb", "a", nil, func(f *formula, in, _ []*value) []*value {
-		e := f.expOfMinusAbs(in[0])
-		return []*value{f.softplus(in[0], e), f.sigmoid(in[0], e)}
-	}},
-	{"opSigmoidGradient", 4, "y = a ⊙ (b − b²)", "y", "ab", nil, func(f *formula, in, _ []*value) []*value {
-		return []*value{f.mul(f.fnma(in[1], in[1], in[1]), in[0])}
+	{"opAdd", 4, "y = a + b", "y", "ab", nil, func(f *formula, x []*value) []*value { return []*value{f.add(x[0], x[1])} }},
+	{"opMul", 4, "y = a·b", "y", "ab", nil, func(f *formula, x []*value) []*value { return []*value{f.mul(x[0], x[1])} }},
+	{"opMulAdd", 4, "y = a·b + c", "y", "abc", nil, mulAdd},
+	{"opScaleShift", 4, "y = scale·a + shift", "y", "a", []string{"scale", "shift"}, mulAdd},
+	{"opSigmoidGradient", 4, "y = a ⊙ (b − b²)", "y", "ab", nil, func(f *formula, x []*value) []*value {
+		return []*value{f.mul(f.fnma(x[1], x[1], x[1]), x[0])}
 	}},
 	{"opAdamax", 4, "a step of Adamax for parameters y, moving averages b and c and gradient a", "ybc", "ybca",
 		[]string{"beta1", "rest1", "beta2", "rate", "epsilon"}, adamax},
+	{"opExp", 4, "y = eᵃ in float32", "y", "a", nil, exp},
+	{"opLog", 4, "y = log a in float32", "y", "a", nil, log},
+	{"opTanh", 4, "y = tanh a in float32", "y", "a", nil, tanh},
+	{"opSigmoid", 4, "y = 1/(1 + e⁻ᵃ) in float32", "y", "a", nil, sigmoid},
+	{"opSoftplusSigmoid", 4, "y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float32", "yb", "a", nil, softplusSigmoid},
+	{"opExp64", 8, "y = eᵃ in float64", "y", "a", nil, exp},
+	{"opLog64", 8, "y = log a in float64", "y", "a", nil, log},
+	{"opTanh64", 8, "y = tanh a in float64", "y", "a", nil, tanh},
+	{"opSigmoid64", 8, "y = 1/(1 + e⁻ᵃ) in float64", "y", "a", nil, sigmoid},
+	{"opSoftplusSigmoid64", 8, "y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float64", "yb", "a", nil, softplusSigmoid},
+}
+
+func mulAdd(f *formula, x []*value) []*value { return []*value{f.fma(x[0], x[1], x[2])} }
+func exp(f *formula, x []*value) []*value    { return []*value{f.exp(x[0])} }
+func log(f *formula, x []*value) []*value    { return []*value{f.log(x[0])} }
+func tanh(f *formula, x []*value) []*value   { return []*value{f.tanh(x[0])} }
+func sigmoid(f *formula, x []*value) []*value {
+	return []*value{f.sigmoid(x[0], f.expOfMinusAbs(x[0]))}
+}
+
+func softplusSigmoid(f *formula, x []*value) []*value {
+	e := f.expOfMinusAbs(x[0])
+	return []*value{f.softplus(x[0], e), f.sigmoid(x[0], e)}
 }
 
 // adamax returns the results of a step of the optimiser Adamax; see Adamax in package linalg.
-func adamax(f *formula, in, scalar []*value) []*value {
-	p, m, u, g := in[0], in[1], in[2], in[3]
-	beta1, rest1, beta2, rate, epsilon := scalar[0], scalar[1], scalar[2], scalar[3], scalar[4]
+func adamax(f *formula, x []*value) []*value {
+	p, m, u, g, beta1, rest1, beta2, rate, epsilon := x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8]
 	m = f.fma(rest1, g, f.mul(m, beta1))
 	u = f.max(f.mul(u, beta2), f.abs(g))
 	return []*value{f.fma(rate, f.div(m, f.add(u, epsilon)), p), m, u}
-}
-
-// operands returns the names of all operands of k: the outputs, followed by the inputs that are not also outputs.
-func (k elementwiseKernel) operands() string {
-	operands := k.outputs
-	for _, in := range k.inputs {
-		if !strings.ContainsRune(operands, in) {
-			operands += string(in)
-		}
-	}
-	return operands
 }
 
 // elementwise returns the assembly file with the elementwise kernels.
@@ -85,33 +84,35 @@ func (w *assembler) elementwiseKernel(k elementwiseKernel) {
 	lanes := w.bytes / k.size
 	w.begin(k.name+w.name, "%s", k.doc)
 	w.setVectors(k.size, lanes)
-	for _, name := range k.operands() {
-		w.code("MOVE @%c, %[1]c", name)
+	for _, name := range "yabc" {
+		if strings.ContainsRune(k.outputs+k.inputs, name) {
+			w.code("MOVE @%c, %[1]c", name)
+		}
 	}
 	w.code("MOVE @n, left; MOVE $0, done")
 	if w.architecture == arm64 {
 		w.op("MOVD $constants<>(SB), %s", w.operand("constants"))
 	}
 	f := newFormula(w)
-	var in, scalar []*value
-	for i, name := range k.scalars {
-		w.broadcast(address{base: "@" + name}, i)
-		scalar = append(scalar, f.loaded(i, true))
+	var x []*value
+	for range k.inputs {
+		x = append(x, f.loaded(len(x), 0))
 	}
-	for i := range k.inputs {
-		in = append(in, f.loaded(len(scalar)+i, false))
+	for _, name := range k.scalars {
+		w.broadcast(address{base: "@" + name}, len(x))
+		x = append(x, f.loaded(len(x), 1))
 	}
 	// The functions below load the inputs and store the outputs, whole vectors or parts of vectors.
 	at := func(name rune) address { return address{base: string(name), index: "done", scale: 1} }
 	load := func() {
 		for i, name := range k.inputs {
-			w.load(at(name), len(scalar)+i)
+			w.load(at(name), i)
 		}
 	}
 	w.code("JLESS left, $%d, partial; loop:", lanes)
 	load()
 	w.code("compute:")
-	outputs := k.formula(f, in, scalar)
+	outputs := k.formula(f, x)
 	f.emit(outputs...)
 	store := func() {
 		for i, name := range k.outputs {
@@ -132,7 +133,8 @@ func (w *assembler) elementwiseKernel(k elementwiseKernel) {
 	load()
 	w.code("JUMP compute; storePartial:")
 	store()
-	if w.masked = false; w.architecture == arm64 {
+	w.masked = false
+	if w.architecture == arm64 {
 		w.code("ADD $%d, done; SUB $1, left; JUMP partial", k.size)
 	}
 	w.code("finish:; RETURN")

@@ -6,6 +6,8 @@ import "math"
 var (
 	mantissaBits = map[int]int{4: 23, 8: 52}
 	exponentBias = map[int]float64{4: 127, 8: 1023}
+	smallest     = map[int]float64{4: 0x1p-126, 8: 0x1p-1022} // smallest normal number
+	sqrtHalf     = map[int]uint64{4: 0x3f3504f3, 8: 0x3fe6a09e667f3bcd}
 
 	// log 2 = log2High + log2Low
 	log2High = map[int]float64{4: 0.693147182464599609375, 8: math.Ln2}
@@ -18,6 +20,13 @@ var (
 		8: {0.5000000000000001, 0.16666666666666674, 0.04166666666662416, 0.008333333333322217, 0.0013888888917198547,
 			0.0001984126988655934, 2.4801521319909416e-05, 2.7557242372712863e-06, 2.76200769158137e-07, 2.5110036257801614e-08},
 	}
+	// log((1 + s)/(1 − s)) = 2s + s·Σ_i logSeries[i]·s²ⁱ⁺² for |s| ≤ 3 − √8. The coefficients are from the functions
+	// logf and log of FreeBSD's msun library; math.Log uses the second list, too.
+	logSeries = map[int][]float64{
+		4: {0xaaaaaa.0p-24, 0xccce13.0p-25, 0x91e9ee.0p-25, 0xf89e26.0p-26},
+		8: {6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01, 2.222219843214978396e-01,
+			1.818357216161805012e-01, 1.531383769920937332e-01, 1.479819860511658591e-01},
+	}
 	// log(1 + e) = e·Σ_i log1pSeries[i]·eⁱ for 0 ≤ e ≤ 1 in float32, a minimax polynomial with an error of at most 2.1e-8
 	log1pSeries = []float64{1, -0.4999990165233612, 0.3332996368408203, -0.24954132735729218, 0.19675935804843903, -0.1530558466911316, 0.10603640973567963, -0.05695940554141998, 0.01985139586031437, -0.0032440107315778732}
 )
@@ -27,7 +36,9 @@ var (
 const tail = 44
 
 // bits returns the constant with the given bits, and number the constant x rounded to the type of the elements.
-func (f *formula) bits(bits uint64) *value { return &value{constant: &constant{bits, f.size}} }
+func (f *formula) bits(bits uint64) *value {
+	return &value{constant: &constant{bits, f.size}, register: -1}
+}
 
 func (f *formula) number(x float64) *value {
 	if f.size == 4 {
@@ -63,13 +74,13 @@ func (f *formula) reduce(x *value, bias float64) (n, rest, bits *value) {
 
 // exp returns eˣ = eʳ·2ⁿ. It multiplies by powers of two twice, because 2ⁿ may be outside the range of normal numbers.
 func (f *formula) exp(x *value) *value {
-	f.comment("eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2")
+	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
 	limits := map[int][2]float64{4: {-104, 89}, 8: {-746, 710}}[f.size] // beyond, eˣ is 0 or ∞
 	x = f.min(f.number(limits[1]), f.max(f.number(limits[0]), x))
 	n, rest, bits := f.reduce(x, 2*exponentBias[f.size])
 	r := f.fnma(n, f.number(log2Low[f.size]), rest)
 	y := f.polynomial(append([]float64{1, 1}, expSeries[f.size]...), r)
-	f.comment("2ⁿ = 2^⌊n/2⌋·2^⌈n/2⌉; the bits of 2ⁿ are n + bias, shifted left")
+	// 2ⁿ = 2^⌊n/2⌋·2^⌈n/2⌉; the bits of 2ⁿ are n + bias, shifted left
 	half := f.shift(bits, -1)
 	rest = f.subInt(bits, half)
 	y = f.mul(y, f.shift(half, mantissaBits[f.size]))
@@ -82,21 +93,69 @@ func (f *formula) expOfMinusAbs(x *value) *value {
 	if f.size == 8 {
 		return f.exp(x)
 	}
-	f.comment("e^−|x| = eʳ·2ⁿ for n = round(−|x|/log 2) and r = −|x| − n·log 2")
+	// e^−|x| = eʳ·2ⁿ for n = round(−|x|/log 2) and r = −|x| − n·log 2
 	n, rest, bits := f.reduce(x, exponentBias[4])
 	r := f.fnma(n, f.number(log2Low[4]), rest)
 	y := f.polynomial(append([]float64{1, 1}, expSeries[4]...), r)
 	return f.choose(x, f.number(-tail), f.number(0), f.mul(y, f.shift(bits, mantissaBits[4])))
 }
 
-// softplus returns max(x, 0) + log(1 + e) for e = exp(−|x|) in float32.
+// softplus returns max(x, 0) + log(1 + e) for e = exp(−|x|). In float64, it computes log(1 + e) as log(1 + g) or, for
+// e ≥ √2 − 1, as log 2 + log(1 + g) with 2·(1 + g) = 1 + e.
 func (f *formula) softplus(x, e *value) *value {
-	f.comment("softplus x = max(x, 0) + log(1 + e) with e = e^−|x|")
-	return f.fma(f.polynomial(log1pSeries, e), e, f.max(f.number(0), x))
+	positive := f.max(f.number(0), x)
+	if f.size == 4 {
+		return f.fma(f.polynomial(log1pSeries, e), e, positive)
+	}
+	middle := f.number(math.Sqrt2 - 1)
+	g := f.choose(e, middle, e, f.mul(f.sub(e, f.number(1)), f.number(0.5)))
+	return f.add(f.logSum(f.choose(e, middle, f.number(0), f.number(1)), g), positive)
 }
 
 // sigmoid returns 1/(1 + e), or e/(1 + e) for negative x, given e = exp(−|x|).
 func (f *formula) sigmoid(x, e *value) *value {
-	f.comment("sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|")
+	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
 	return f.div(f.choose(x, f.number(0), e, f.number(1)), f.add(e, f.number(1)))
+}
+
+// tanh returns tanh x = ±(1 − e)/(1 + e) for e = e^−2|x| = 2ⁿ + q·2ⁿ with q = eʳ − 1. For small x, n is 0 and 1 − e is
+// −q, which is accurate.
+func (f *formula) tanh(x *value) *value {
+	// e^−2|x| = 2ⁿ + q·2ⁿ with q = eʳ − 1
+	limit := map[int]float64{4: 10, 8: 20}[f.size] // beyond, tanh x is ±1
+	y := f.mul(f.min(f.number(limit), f.abs(x)), f.number(-2))
+	n, rest, bits := f.reduce(y, exponentBias[f.size])
+	r := f.fnma(n, f.number(log2Low[f.size]), rest)
+	rounding := f.fnma(n, f.number(log2Low[f.size]), f.sub(rest, r)) // the exact remainder is r + rounding
+	q := f.add(r, f.fma(f.polynomial(expSeries[f.size], r), f.mul(r, r), rounding))
+	power := f.shift(bits, mantissaBits[f.size])
+	// tanh |x| = ((1 − 2ⁿ) − q·2ⁿ)/((1 + 2ⁿ) + q·2ⁿ)
+	numerator := f.fnma(power, q, f.sub(f.number(1), power))
+	return f.or(f.div(numerator, f.fma(power, q, f.add(power, f.number(1)))), f.and(x, f.signBit()))
+}
+
+// log returns log x = n·log 2 + log(1 + g), where x = 2ⁿ·(1 + g) and √½ ≤ 1 + g < √2. A subnormal x is multiplied by a
+// power of two before. The result is NaN for negative x, −∞ for 0, and x for ∞ and NaN.
+func (f *formula) log(x *value) *value {
+	bits := mantissaBits[f.size]
+	bias, m := exponentBias[f.size], math.Ldexp(1, bits)
+	y := f.choose(x, f.number(smallest[f.size]), f.mul(x, f.number(m)), x)
+	shifted := f.addInt(y, f.bits(uint64(bias)<<bits-sqrtHalf[f.size]))
+	n := f.or(f.shift(shifted, -bits), f.number(m)) // m + bias + n
+	n = f.sub(n, f.choose(x, f.number(smallest[f.size]), f.number(m+bias+float64(bits)), f.number(m+bias)))
+	g := f.sub(f.addInt(f.and(shifted, f.bits(1<<bits-1)), f.bits(sqrtHalf[f.size])), f.number(1))
+	y = f.logSum(n, g)
+	y = f.choose(f.number(0), x, y, f.choose(x, f.number(0), f.number(math.NaN()), f.number(math.Inf(-1))))
+	return f.choose(x, f.number(math.Inf(1)), y, x)
+}
+
+// logSum returns n·log 2 + log(1 + g) for √½ ≤ 1 + g < √2. With s = g/(2 + g), it computes
+// log(1 + g) = g − (g²/2 − s·(g²/2 + s²·Σ_i logSeries[i]·s²ⁱ)), as in FreeBSD's msun library.
+func (f *formula) logSum(n, g *value) *value {
+	s := f.div(g, f.add(g, f.number(2)))
+	s2 := f.mul(s, s)
+	half := f.mul(f.mul(g, f.number(0.5)), g)
+	series := f.fma(f.polynomial(logSeries[f.size], s2), s2, half)
+	y := f.sub(g, f.sub(half, f.fma(s, series, f.mul(n, f.number(log2Low[f.size])))))
+	return f.fma(n, f.number(log2High[f.size]), y)
 }

@@ -7,47 +7,29 @@ package main
 // cache lines. They do not use masks, because the load of a row would overlap the masked store of the
 // preceding row, and would have to wait until the store has completed.
 
-// A rowKernel describes a kernel that computes a matrix, a row or a column y from a matrix b and the operands a and c:
-//
-//	y_i = a_i ⊙ b_i + c_i       if y is a matrix
-//	y   = y + Σ_i a_i ⊙ b_i     if y is a single row
-//	y_i = y_i + Σ_j a_ij·b_ij   if y is a column
-//
-// Here b_i is row i of b. If a is a column, the number a_i multiplies each element of b_i. If c is a
-// column, the number c_i is added to each element. A kernel without c uses c_i = 0.
+// A rowKernel is a row kernel. In the formula, x_i is row i of the operand x, or element i if x is a column.
 type rowKernel struct {
 	name, doc string
-	y, a, c   operandKind
+	emit      func(w *assembler)
 }
-
-// An operandKind is the shape of an operand of a row kernel.
-type operandKind int
-
-const (
-	none   operandKind = iota // the kernel has no such operand
-	matrix                    // a row for each row of b
-	single                    // a single row
-	column                    // a number for each row of b
-)
 
 // rowKernels[i] is the row kernel with index i.
 var rowKernels = []rowKernel{
-	{"rowScaleShift", "y_i = a_i·b_i + c_i for columns a and c", matrix, column, column},
-	{"rowScaleAdd", "y_i = a_i·b_i + c_i for a column a", matrix, column, matrix},
-	{"rowMulShift", "y_i = a_i ⊙ b_i + c_i for a column c", matrix, matrix, column},
-	{"rowMulAdd", "y_i = a_i ⊙ b_i + c_i", matrix, matrix, matrix},
-	{"rowAddScaled", "y = y + Σ_i a_i·b_i for a column a", single, column, none},
-	{"rowAddMul", "y = y + Σ_i a_i ⊙ b_i", single, matrix, none},
-	{"rowAddDots", "y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four", column, matrix, none},
+	{"rowScaleShift", "y_i = a_i·b_i + c_i for columns a and c", func(w *assembler) { w.mulAdd(true, true) }},
+	{"rowScaleAdd", "y_i = a_i·b_i + c_i for a column a", func(w *assembler) { w.mulAdd(true, false) }},
+	{"rowMulShift", "y_i = a_i ⊙ b_i + c_i for a column c", func(w *assembler) { w.mulAdd(false, true) }},
+	{"rowMulAdd", "y_i = a_i ⊙ b_i + c_i", func(w *assembler) { w.mulAdd(false, false) }},
+	{"rowAddDots", "y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four", (*assembler).dots},
 }
 
 // rows returns the assembly file with the row kernels.
 func rows(arch *architecture) string {
 	registers := []string{
-		"y: address of row i of y",
-		"a: address of row i of a", "b: address of row i of b", "c, aPart: address of row i of c; in rowAddDots, of a part of a",
+		"y: address of row i of y", "a: address of row i of a", "b: address of row i of b",
+		"c, aPart: address of row i of c; in rowAddDots, of a part of a",
 		"yStride, bPart: row stride of y; in rowAddDots, address of a part of b",
-		"aRow1: row stride of a", "bRow1: row stride of b", "cStride, aRow3: row stride of c; in rowAddDots, 3 times the row stride of a",
+		"aRow1: row stride of a", "bRow1: row stride of b",
+		"cStride, aRow3: row stride of c; in rowAddDots, 3 times the row stride of a",
 		"done, bRow3: number of bytes done in a row; in rowAddDots, 3 times the row stride of b",
 		"cols: number of columns left", "rows: number of rows left",
 	}
@@ -58,11 +40,7 @@ func rows(arch *architecture) string {
 	w.isa = arch.sets[len(arch.sets)-1]
 	for _, k := range rowKernels {
 		w.begin(k.name, "%s", k.doc)
-		if k.y == column {
-			w.dots()
-		} else {
-			w.row(k)
-		}
+		k.emit(w)
 		w.code("RETURN")
 	}
 	return w.finish()
@@ -83,78 +61,47 @@ func (w *assembler) blocks(widths []int, f func(n int), addresses ...string) {
 	w.code("block%d:", len(widths))
 }
 
-// row emits a row kernel, which processes one block of columns after the other.
-func (w *assembler) row(k rowKernel) {
+// mulAdd emits a row kernel that computes y_i = a_i ⊙ b_i + c_i, where a and c are columns or matrices. It processes one
+// block of columns after the other. A row of a block consists of whole vectors and, if necessary, a shorter vector.
+func (w *assembler) mulAdd(aColumn, cColumn bool) {
+	const a, c, temp, product = 0, 1, 2, 3
+	lanes := w.bytes / 8
 	w.code("MOVE @y.stride, yStride; MOVE @a.stride, aRow1; MOVE @b.stride, bRow1; MOVE @c.stride, cStride")
 	w.code("MOVE $0, done; MOVE @cols, cols")
-	lanes := w.bytes / 8
-	w.blocks([]int{10, lanes, 1}, func(n int) { w.rowBlock(k, n) }, "done")
-}
-
-// rowBlock emits the loop over the rows of a block of n columns. Each row of the block consists of whole vectors and, if
-// n is not a multiple of their length, a shorter vector.
-func (w *assembler) rowBlock(k rowKernel, n int) {
-	lanes := w.bytes / 8
-	// The function each calls f for each vector v of a row, which starts at the given offset.
-	each := func(f func(v, offset int)) {
+	w.blocks([]int{10, lanes, 1}, func(n int) {
+		column := map[string]bool{"a": aColumn, "c": cColumn}
+		for _, operand := range []string{"y", "a", "b", "c"} {
+			w.code("MOVE @%s.first, %[1]s", operand)
+			if !column[operand] {
+				w.code("ADD done, %s", operand)
+			}
+		}
+		w.code("MOVE @rows, rows; rows%d:", n)
+		w.setVectors(8, lanes)
+		if aColumn {
+			w.broadcast(address{base: "a"}, a)
+		}
+		if cColumn {
+			w.broadcast(address{base: "c"}, c)
+		}
 		for v := 0; v*lanes < n; v++ {
 			w.setVectors(8, min(lanes, n-v*lanes))
-			f(v, 8*v*lanes)
+			x, offset := product+v, 8*v*lanes
+			factor := a
+			if !aColumn {
+				factor = x
+				w.load(address{base: "a", offset: offset}, x)
+			}
+			w.vectorMemory("mul", factor, address{base: "b", offset: offset}, x, temp)
+			if cColumn {
+				w.vector("add", x, c, x)
+			} else {
+				w.vectorMemory("add", x, address{base: "c", offset: offset}, x, temp)
+			}
+			w.store(x, address{base: "y", offset: offset})
 		}
-		w.setVectors(8, lanes)
-	}
-	at := func(pointer string, offset int) address { return address{base: pointer, offset: offset} }
-	operands := []operandKind{k.y, k.a, matrix, k.c}
-	for i, o := range operands {
-		pointer := "yabc"[i : i+1]
-		if o != none {
-			w.code("MOVE @%s.first, %[1]s", pointer)
-		}
-		if o == matrix || o == single {
-			w.code("ADD done, %s", pointer)
-		}
-	}
-	const a, c, temp, product, sum = 0, 1, 2, 3, 8
-	if k.y == single {
-		each(func(v, offset int) { w.load(at("y", offset), sum+v) })
-	}
-	w.setVectors(8, lanes)
-	w.code("MOVE @rows, rows; rows%d:", n)
-	if k.a == column {
-		w.broadcast(at("a", 0), a)
-	}
-	if k.c == column {
-		w.broadcast(at("c", 0), c)
-	}
-	each(func(v, offset int) {
-		x := product + v
-		if k.a == column {
-			w.vectorMemory("mul", a, at("b", offset), x, temp)
-		} else {
-			w.load(at("a", offset), x)
-			w.vectorMemory("mul", x, at("b", offset), x, temp)
-		}
-		switch k.c {
-		case column:
-			w.vector("add", x, c, x)
-		case matrix:
-			w.vectorMemory("add", x, at("c", offset), x, temp)
-		}
-		if k.y == single {
-			w.vector("add", sum+v, x, sum+v)
-		} else {
-			w.store(x, at("y", offset))
-		}
-	})
-	for i, o := range operands {
-		if o == matrix || o == column {
-			w.code("ADD %s, %s", [...]string{"yStride", "aRow1", "bRow1", "cStride"}[i], "yabc"[i:i+1])
-		}
-	}
-	w.code("LOOP rows, rows%d", n)
-	if k.y == single {
-		each(func(v, offset int) { w.store(sum+v, at("y", offset)) })
-	}
+		w.code("ADD yStride, y; ADD aRow1, a; ADD bRow1, b; ADD cStride, c; LOOP rows, rows%d", n)
+	}, "done")
 }
 
 // dots emits a kernel that computes a dot product for each row, four rows at a time. The elements of a row are added
@@ -167,7 +114,7 @@ func (w *assembler) dots() {
 	w.setVectors(8, lanes)
 	w.code("fourRows:")
 	for s := range 4 / lanes {
-		w.zero(s)
+		w.vector("xor", s, s, s)
 	}
 	w.code("MOVE a, aPart; MOVE b, bPart; MOVE @cols, cols")
 	widths := []int{4, 2, 1}[4/lanes-1:]

@@ -32,9 +32,6 @@ func newFile(arch *architecture, kind, comment string, registers ...string) *ass
 	w := &assembler{architecture: arch, isa: arch.sets[0], kind: kind, registers: map[string]string{}}
 	w.WriteString(generated + "//go:build !purego\n\n#include \"go_asm.h\"\n#include \"textflag.h\"\n\n")
 	fmt.Fprintf(w, "// %s They use these registers:\n//\n//\t%-4s  address of the arguments\n", comment, arch.args)
-	if len(registers) > len(arch.general) {
-		panic(fmt.Sprintf("%s has fewer than %d registers", arch.goarch, len(registers)))
-	}
 	for i, r := range registers {
 		names, meaning, _ := strings.Cut(r, ": ")
 		fmt.Fprintf(w, "//\t%-4s  %s\n", arch.general[i], meaning)
@@ -60,8 +57,8 @@ var instructions = map[string][2]string{
 	"JLESS":  {"CMPQ {1}, {2}; JLT {3}", "CMP {2}, {1}; BLT {3}"}, // jump if {1} < {2}
 	"JLEAST": {"CMPQ {1}, {2}; JGE {3}", "CMP {2}, {1}; BGE {3}"}, // jump if {1} ≥ {2}
 	"JEQUAL": {"CMPQ {1}, {2}; JEQ {3}", "CMP {2}, {1}; BEQ {3}"}, // jump if {1} = {2}
-	"JUMP":   {"JMP {1}", "JMP {1}"},                              //
-	"RETURN": {"VZEROUPPER; RET", "RET"},                          //
+	"JUMP":   {"JMP {1}", "JMP {1}"},
+	"RETURN": {"VZEROUPPER; RET", "RET"},
 }
 
 // code emits code in the portable assembly language, formatted as by fmt.Sprintf. Semicolons separate instructions and
@@ -75,11 +72,8 @@ func (w *assembler) code(format string, args ...any) {
 			continue
 		}
 		name, list, _ := strings.Cut(line, " ")
-		template := instructions[name][w.column()]
-		var operands []string
-		if list != "" {
-			operands = strings.Split(list, ", ")
-		}
+		template := instructions[name][w.column]
+		operands := strings.Fields(strings.ReplaceAll(list, ",", " "))
 		for i, o := range operands {
 			place := fmt.Sprintf("{%d}", i+1)
 			for _, t := range instructions[name] {
@@ -97,14 +91,6 @@ func (w *assembler) code(format string, args ...any) {
 		}
 		w.op("%s", template)
 	}
-}
-
-// column returns the index of the architecture in the arrays of the table instructions.
-func (w *assembler) column() int {
-	if w.architecture == amd64 {
-		return 0
-	}
-	return 1
 }
 
 var nameInOperand = regexp.MustCompile(`@?[A-Za-z][A-Za-z0-9.]*`)
@@ -136,12 +122,12 @@ type address struct {
 
 // at returns the address base + i·s for a stride s, which loadStride has loaded into registers named after stride.
 func (w *assembler) at(base, stride string, i int) address {
-	scale := 1
-	if w.architecture == amd64 && i > 0 {
-		scale = 1 << bits.TrailingZeros(uint(i))
-	}
 	if i == 0 {
 		return address{base: base}
+	}
+	scale := 1
+	if w.architecture == amd64 {
+		scale = 1 << bits.TrailingZeros(uint(i))
 	}
 	return address{base: base, index: fmt.Sprintf("%s%d", stride, i/scale), scale: scale}
 }

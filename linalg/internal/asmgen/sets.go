@@ -13,6 +13,7 @@ type architecture struct {
 	sets    []*isa   // instruction sets, widest first
 	args    string   // register that holds the address of the arguments of a kernel
 	general []string // other general-purpose registers that kernels use
+	column  int      // index in the arrays of the table instructions
 }
 
 // An isa is an instruction set.
@@ -68,9 +69,9 @@ var tall = shape{16, 1}
 // tenth for the other convolutions.
 var (
 	avx512 = &isa{"AVX512", 64, 32, 3, 15, 12, [kinds][]shape{
-		full:    slices.Concat(grid(3, 1, 4, 5, 8), []shape{tall}),
-		partial: {{1, 1}, {8, 1}, tall},
-		quad:    {{1, 1}, {4, 1}, {8, 1}, tall},
+		full:    slices.Concat(grid(3, 1, 4, 5), []shape{{8, 2}, {8, 3}, tall}),
+		partial: {{1, 1}, tall},
+		quad:    {{1, 1}, {4, 1}, tall},
 	}}
 	avx2 = &isa{"AVX2", 32, 16, 3, 7, 12, [kinds][]shape{
 		full:    grid(3, 1, 4),
@@ -78,17 +79,17 @@ var (
 		quad:    {{1, 1}, {4, 1}},
 	}}
 	neon = &isa{"NEON", 16, 32, 4, 1, 24, [kinds][]shape{
-		full:    slices.Concat(grid(4, 1, 4), []shape{{6, 4}}, grid(3, 8), []shape{tall}),
-		partial: {{1, 1}, {8, 1}},
+		full:    slices.Concat(grid(4, 1, 4), []shape{{6, 4}, {8, 2}, {8, 3}, tall}),
+		partial: {{1, 1}, tall},
 	}}
 )
 
 // On amd64, SP and BP belong to the stack. On arm64, the platform and Go reserve R18 and R27 to R31.
 var (
 	amd64 = &architecture{"amd64", []*isa{avx512, avx2}, "DI",
-		strings.Fields("AX BX CX DX SI R8 R9 R10 R11 R12 R13 R14 R15")}
+		strings.Fields("AX BX CX DX SI R8 R9 R10 R11 R12 R13 R14 R15"), 0}
 	arm64 = &architecture{"arm64", []*isa{neon}, "R0",
-		strings.Fields("R1 R2 R3 R4 R5 R6 R7 R8 R9 R10 R11 R12 R13 R14 R15 R16 R17 R19 R20 R21 R22 R23 R24 R25 R26")}
+		strings.Fields("R1 R2 R3 R4 R5 R6 R7 R8 R9 R10 R11 R12 R13 R14 R15 R16 R17 R19 R20 R21 R22 R23 R24 R25 R26"), 1}
 )
 
 // grid returns the shapes with the given numbers of rows and 1 to n vectors per row.
@@ -121,8 +122,7 @@ func tables(arch *architecture) string {
 	text := "//go:build !purego\n\npackage kernel\n\n// kernelSets lists the kernels of each instruction set. The fields of a tileKernel are {rows, vectors, index}, and\n// the fields of a transposeKernel are {rows, index}.\nvar kernelSets = [levels]*kernelSet{\n"
 	index := 0 // index of the next tile kernel
 	for i, a := range arch.sets {
-		text += fmt.Sprintf("level%s: {\nelementwise: %d, peak: %d, peakSums: %d,\n", a.name, i*len(elementwiseKernels), i, a.peakSums)
-		text += "transposes: []transposeKernel{"
+		text += fmt.Sprintf("level%s: {\nelementwise: %d, peak: %d, peakSums: %d,\ntransposes: []transposeKernel{", a.name, i*len(elementwiseKernels), i, a.peakSums)
 		for j := i; j < len(arch.sets); j++ {
 			text += fmt.Sprintf("{%d, %d}, ", arch.sets[j].bytes/4, j)
 		}

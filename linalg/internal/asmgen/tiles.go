@@ -53,14 +53,6 @@ func tiles(arch *architecture) string {
 	return w.finish()
 }
 
-// tileName returns the name of a tile kernel.
-func (w *assembler) tileName(kind tileKind, s shape) string {
-	if kind == full {
-		return fmt.Sprintf("tile%dx%d%s", s.rows, s.vectors, w.name)
-	}
-	return fmt.Sprintf("%v%d%s", kind, s.rows, w.name)
-}
-
 // tile emits the kernel of a tile. The kinds of tiles differ only in the loads and stores of vectors. Vector v of row i
 // of C is in register i·s.vectors + v, and B is in the registers after C.
 func (w *assembler) tile(s shape, kind tileKind) {
@@ -69,16 +61,10 @@ func (w *assembler) tile(s shape, kind tileKind) {
 		w.lanes = 1
 	}
 	sums := s.rows * s.vectors
-	w.begin(w.tileName(kind, s), "C is in registers 0 to %d and B in registers %d to %d. Elements of A are in the registers after B.",
+	w.begin(fmt.Sprintf("%v%dx%d%s", kind, s.rows, s.vectors, w.name), "C is in registers 0 to %d and B in registers %d to %d. Elements of A are in the registers after B.",
 		sums-1, sums, sums+s.vectors-1)
-	if w.architecture == amd64 {
-		w.comment("Prefetch C.")
-		w.loadC(s, kind)
-		w.each(s, func(_ int, a address) { w.op("PREFETCHT0 %s", w.memory(a)) })
-	}
 	w.comment("Load strides.")
 	w.loadStride("aRow", "row", min(s.rows, 8))
-	w.loadStride("bVector", "vector", s.vectors)
 	w.code("MOVE @aStep, aStep; MOVE @bStep, bStep; MOVE @segments, segment")
 	if s.rows > 8 {
 		if w.architecture == amd64 && kind != quad {
@@ -94,24 +80,26 @@ func (w *assembler) tile(s shape, kind tileKind) {
 			w.copy(i*s.vectors, i*s.vectors+v)
 		}
 	}
-	if w.masked = kind == partial && w.architecture == amd64; w.masked {
+	w.masked = kind == partial && w.architecture == amd64
+	if w.masked {
 		w.code("MOVE @lanes, steps")
 		w.setMask("steps", "left")
 	}
 	w.products(s, kind)
 	w.comment("If the argument add is set, add C to the sums. Store the sums to C.")
-	w.loadC(s, kind)
+	w.code("MOVE @c, c; MOVE @cRow, cRow")
+	w.loadVectors("c", s, kind)
 	w.code("MOVE @add, steps; JEQUAL steps, $0, store")
 	w.each(s, func(i int, a address) {
 		if kind == full {
 			w.vectorMemory("add", i, a, i, sums)
 			return
 		}
-		w.loadTile(kind, a, sums)
+		w.moveTile(kind, a, sums, true)
 		w.vector("add", i, sums, i)
 	})
 	w.code("MOVE @c, c; store:")
-	w.each(s, func(i int, a address) { w.storeTile(kind, i, a) })
+	w.each(s, func(i int, a address) { w.moveTile(kind, a, i, false) })
 	w.masked = false
 	w.code("RETURN")
 }
@@ -121,16 +109,13 @@ func (w *assembler) products(s shape, kind tileKind) {
 	x := s.rows * s.vectors // first register of B
 	factors := x + s.vectors
 	free := w.count - factors // number of registers for elements of A
-	if w.masked && w.isa == avx2 {
-		free--
-	}
 	counter := "left"
 	w.code("MOVE @segmentCount, left")
 	if kind == quad { // there is no register for the counter
 		counter = "@left"
 		w.code("MOVE left, @left")
-		w.loadGroups("b")
 	}
+	w.loadVectors("b", s, kind)
 	w.comment("For each segment:")
 	w.code("eachSegment:; MOVE (segment), a; MOVE 8(segment), b; ADD $16, segment")
 	w.code("MOVE @a, steps; INDEX4 a, steps, a; MOVE @b, steps; INDEX4 b, steps, b; MOVE @steps, steps")
@@ -140,7 +125,7 @@ func (w *assembler) products(s shape, kind tileKind) {
 		w.op("PREFETCHT0 %s", w.memory(address{base: "a", index: "prefetch", scale: 1}))
 	}
 	for v := range s.vectors {
-		w.loadTile(kind, w.at("b", "vector", v), x+v)
+		w.moveTile(kind, w.at("b", "vector", v), x+v, true)
 	}
 	for i := range s.rows {
 		if i == 8 {
@@ -173,52 +158,36 @@ func (w *assembler) multiply(f, b, c int) {
 	w.word(0x4f801000|uint32(f)<<16|uint32(b)<<5|uint32(c), "fmla v%d.4s, v%d.4s, v%d.s[0]", c, b, f)
 }
 
-// loadC emits code that loads the address and the strides of C.
-func (w *assembler) loadC(s shape, kind tileKind) {
-	w.code("MOVE @c, c; MOVE @cRow, cRow")
-	if kind == quad {
-		w.loadGroups("c")
+// loadVectors emits code that loads the strides between the vectors of the operand b or c or, in a quad tile, the offsets
+// of its groups.
+func (w *assembler) loadVectors(operand string, s shape, kind tileKind) {
+	if kind != quad {
+		w.loadStride(operand+"Vector", "vector", s.vectors)
 		return
 	}
-	w.loadStride("cVector", "vector", s.vectors)
-}
-
-// loadGroups emits code that loads the offsets of the groups of B or C.
-func (w *assembler) loadGroups(operand string) {
 	w.code("MOVE @%sVector, group1", operand)
 	if w.isa == avx512 {
 		w.code("MOVE @%sQuad2, group2; MOVE @%[1]sQuad3, group3", operand)
 	}
 }
 
-// loadTile emits code that loads a vector of a tile. In a quad tile, each part of the vector is from a different group.
-func (w *assembler) loadTile(kind tileKind, from address, r int) {
+// moveTile emits code that loads or stores a vector of a tile. In a quad tile, each part of the vector, four float32, is
+// in a different group.
+func (w *assembler) moveTile(kind tileKind, a address, r int, load bool) {
 	if kind != quad {
-		w.load(from, r)
+		w.move(a, r, load)
 		return
 	}
-	w.eachGroup(from, func(_ int, a address) { w.load(a, r) }, func(g int, a address) { w.insert(g, a, r) })
-}
-
-// storeTile emits code that stores a vector of a tile.
-func (w *assembler) storeTile(kind tileKind, r int, to address) {
-	if kind != quad {
-		w.store(r, to)
-		return
-	}
-	w.eachGroup(to, func(_ int, a address) { w.store(r, a) }, func(g int, a address) {
-		w.op("VEXTRACT%s $%d, %s, %s", parts[w.isa], g, w.v(r), w.memory(a))
-	})
-}
-
-// eachGroup calls first for the address of group 0, where the type of vectors is four float32, and then rest for the
-// other groups in a vector.
-func (w *assembler) eachGroup(a address, first, rest func(group int, a address)) {
 	w.lanes = 4
-	first(0, a)
+	w.move(a, r, load)
 	w.lanes = w.bytes / 4
 	for g := 1; g < w.bytes/16; g++ {
-		rest(g, address{base: a.base, index: fmt.Sprintf("group%d", g), scale: 1})
+		a.index, a.scale = fmt.Sprintf("group%d", g), 1
+		if load {
+			w.insert(g, a, r)
+		} else {
+			w.op("VEXTRACT%s $%d, %s, %s", parts[w.isa], g, w.v(r), w.memory(a))
+		}
 	}
 }
 
@@ -243,7 +212,7 @@ func peak(arch *architecture) string {
 		w.setVectors(4, w.bytes/4)
 		w.begin("peak"+w.name, "The factor is in register %d.", w.peakSums)
 		for i := range w.peakSums + 1 {
-			w.zero(i)
+			w.vector("xor", i, i, i)
 		}
 		w.code("MOVE @rounds, rounds; loop:")
 		for i := range w.peakSums {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -84,7 +85,7 @@ func (w *assembler) vector(name string, a, b, d int) {
 		lanes = "2d"
 		i.code |= 1 << 22
 	}
-	w.word(i.code|uint32(b)<<16|uint32(a)<<5|uint32(d), "%s v%d.%[3]s, v%[4]d.%[3]s, v%[5]d.%[3]s", i.arm64, d, lanes, a, b)
+	w.word(i.code|uint32(b<<16|a<<5|d), "%s v%d.%[3]s, v%[4]d.%[3]s, v%[5]d.%[3]s", i.arm64, d, lanes, a, b)
 }
 
 // word emits a WORD directive with the code of an instruction of arm64 and a comment, formatted as by
@@ -102,9 +103,6 @@ func (w *assembler) vectorMemory(name string, a int, b address, d, temp int) {
 	w.load(b, temp)
 	w.vector(name, a, temp, d)
 }
-
-// zero emits an instruction that sets vector register r to zero.
-func (w *assembler) zero(r int) { w.vector("xor", r, r, r) }
 
 // copy emits an instruction that copies vector register a to d.
 func (w *assembler) copy(a, d int) {
@@ -137,60 +135,42 @@ const maskRegister = 15
 
 // load emits an instruction that loads a vector from an address into register r. If w.masked is set, elements outside
 // the mask become zero. On arm64, elements after the first w.lanes become zero.
-func (w *assembler) load(from address, r int) {
-	switch m := w.memory(from); {
-	case w.architecture == arm64:
-		w.moveNEON("FMOV%[1]s %[2]s, F%[3]d", 0x3ce06800, "ldr", from, r)
-	case w.masked && w.isa == avx512:
-		w.op("%s.Z %s, K1, %s", w.typed("VMOVUPS"), m, w.v(r))
-	case w.masked:
-		w.op("%s %s, %s, %s", w.typed("VMASKMOVPS"), m, w.v(maskRegister), w.v(r))
-	default:
-		w.op("%s %s, %s", w.moveInstruction(), m, w.v(r))
-	}
-}
+func (w *assembler) load(from address, r int) { w.move(from, r, true) }
 
 // store emits an instruction that stores register r at an address. If w.masked is set, it stores only the elements in
 // the mask.
-func (w *assembler) store(r int, to address) {
-	switch m := w.memory(to); {
-	case w.architecture == arm64:
-		w.moveNEON("FMOV%[1]s F%[3]d, %[2]s", 0x3ca06800, "str", to, r)
+func (w *assembler) store(r int, to address) { w.move(to, r, false) }
+
+func (w *assembler) move(a address, r int, load bool) {
+	from, to, name, mask := w.memory(a), w.v(r), w.typed("VMOVUPS"), ""
+	if w.architecture == arm64 {
+		bytes := w.size * w.lanes
+		if bytes == 16 && a.index != "" { // Go's assembler lacks this instruction
+			base, _ := strconv.Atoi(w.operand(a.base)[1:]) // R1 has the number 1
+			index, _ := strconv.Atoi(w.operand(a.index)[1:])
+			code, name := uint32(0x3ca06800), "str"
+			if load {
+				code, name = 0x3ce06800, "ldr"
+			}
+			w.word(code|uint32(index<<16|base<<5|r), "%s q%d, [x%d, x%d]", name, r, base, index)
+			return
+		}
+		to, name = fmt.Sprintf("F%d", r), "FMOV"+map[int]string{4: "S", 8: "D", 16: "Q"}[bytes]
+	}
+	switch {
+	case w.masked && w.isa == avx512 && load:
+		name, mask = name+".Z", "K1, "
 	case w.masked && w.isa == avx512:
-		w.op("%s %s, K1, %s", w.typed("VMOVUPS"), w.v(r), m)
+		mask = "K1, "
 	case w.masked:
-		w.op("%s %s, %s, %s", w.typed("VMASKMOVPS"), w.v(r), w.v(maskRegister), m)
-	default:
-		w.op("%s %s, %s", w.moveInstruction(), w.v(r), m)
+		name, mask = w.typed("VMASKMOVPS"), w.v(maskRegister)+", "
+	case w.lanes == 1 && w.architecture == amd64:
+		name = w.typed("VMOVPS") // VMOVSS or VMOVSD
 	}
-}
-
-// moveInstruction returns the name of the instruction of amd64 that loads or stores a vector.
-func (w *assembler) moveInstruction() string {
-	if w.lanes == 1 {
-		return w.typed("VMOVPS") // VMOVSS or VMOVSD
+	if !load {
+		from, to = to, from
 	}
-	return w.typed("VMOVUPS")
-}
-
-// moveNEON emits an instruction that loads or stores vector register r. Go's assembler has no instruction for vectors of
-// 16 bytes at the sum of two registers.
-func (w *assembler) moveNEON(format string, code uint32, name string, a address, r int) {
-	bytes := w.size * w.lanes
-	if bytes == 16 && a.index != "" {
-		base, index := number(w.operand(a.base)), number(w.operand(a.index))
-		w.word(code|index<<16|base<<5|uint32(r), "%s q%d, [x%d, x%d]", name, r, base, index)
-		return
-	}
-	w.op(format, map[int]string{4: "S", 8: "D", 16: "Q"}[bytes], w.memory(a), r)
-}
-
-// number returns the number of a general-purpose register of arm64, such as 1 for R1.
-func number(register string) (n uint32) {
-	if _, err := fmt.Sscanf(register, "R%d", &n); err != nil {
-		panic(err)
-	}
-	return n
+	w.op("%s %s, %s%s", name, from, mask, to)
 }
 
 // broadcast emits code that loads one number from an address into all elements of register r.
@@ -241,41 +221,32 @@ type constant struct {
 	size int
 }
 
-// value returns the number.
-func (c constant) value() float64 {
-	if c.size == 4 {
-		return float64(math.Float32frombits(uint32(c.bits)))
-	}
-	return math.Float64frombits(c.bits)
-}
-
-// constantOperand returns the assembly operand for a constant, and adds the constant to w.constants if it is new. On
-// arm64, the operand is a whole vector of a table, whose address is in the register constants.
+// constantOperand returns the assembly operand for a constant, and adds the constant to w.constants if it is new. The
+// constants are in a table, where each has 8 bytes on amd64 and a whole vector on arm64. On arm64, the address of the
+// table is in the register constants.
 func (w *assembler) constantOperand(c constant) string {
 	if !slices.Contains(w.constants, c) {
 		w.constants = append(w.constants, c)
 	}
+	i := slices.Index(w.constants, c)
 	if w.architecture == arm64 {
-		return fmt.Sprintf("%d(%s)", 16*slices.Index(w.constants, c), w.operand("constants"))
+		return fmt.Sprintf("%d(%s)", 16*i, w.operand("constants"))
 	}
-	return fmt.Sprintf("k%0*x<>+0(SB)", 2*c.size, c.bits)
+	return fmt.Sprintf("constants<>+%d(SB)", 8*i)
 }
 
-// constantData emits the constants.
+// constantData emits the table of constants.
 func (w *assembler) constantData() {
+	w.WriteByte('\n')
+	size := map[*architecture]int{amd64: 8, arm64: 16}[w.architecture]
 	for i, c := range w.constants {
-		if w.architecture == amd64 {
-			fmt.Fprintf(w, "\nDATA k%0*x<>+0(SB)/%d, $0x%0[1]*[2]x // %[4]v\n", 2*c.size, c.bits, c.size, c.value())
-			fmt.Fprintf(w, "GLOBL k%0*x<>(SB), NOPTR|RODATA, $%d\n", 2*c.size, c.bits, c.size)
-			continue
-		}
+		bits, value := c.bits, math.Float64frombits(c.bits)
 		if c.size == 4 {
-			c.bits |= c.bits << 32
+			bits, value = bits|bits<<32, float64(math.Float32frombits(uint32(bits)))
 		}
-		fmt.Fprintf(w, "DATA constants<>+%d(SB)/8, $0x%016x\n", 16*i, c.bits)
-		fmt.Fprintf(w, "DATA constants<>+%d(SB)/8, $0x%016x // %v\n", 16*i+8, c.bits, w.constants[i].value())
+		for offset := 0; offset < size; offset += 8 {
+			fmt.Fprintf(w, "DATA constants<>+%d(SB)/8, $0x%016x // %v\n", size*i+offset, bits, value)
+		}
 	}
-	if w.architecture == arm64 {
-		fmt.Fprintf(w, "GLOBL constants<>(SB), NOPTR|RODATA, $%d\n", 16*len(w.constants))
-	}
+	fmt.Fprintf(w, "GLOBL constants<>(SB), NOPTR|RODATA, $%d\n", size*len(w.constants))
 }

@@ -2,26 +2,26 @@ package kernel
 
 import "fmt"
 
-// A Contraction has the same fields as linalg.Contraction, which documents them. The types can be converted.
+// A Contraction is a sum of products of matrices; see linalg.Contraction.
 type Contraction[T Float] struct {
 	Rows, Cols, Steps, Groups int
 
-	C                    []T
+	C                    []T // element (i, j) of C_g is C[CStart + g·CGroup + i·CRow + j]
 	CStart, CRow, CGroup int
 
-	A           []T
+	A           []T // element (i, p) of A_s is A[Segments[s].A + i·ARow + p·AStep]
 	ARow, AStep int
 
-	B             []T
+	B             []T // element (p, j) of B_{s,g} is B[Segments[s].B + g·BGroup + p·BStep + j]
 	BStep, BGroup int
 
 	Segments []Segment
 
-	Bias []T
-	Add  bool
+	Bias []T  // one number for each row of C; nil for zero
+	Add  bool // whether the result is added to C instead of replacing C
 }
 
-// A Segment holds the indices of A and B at which the operands of a segment start. The assembly relies on this layout.
+// A Segment holds the indices at which A_s and B_{s,0} start in the slices A and B. The assembly relies on this layout.
 type Segment = struct{ A, B int }
 
 // Run computes the contraction on the calling goroutine. It panics if an operand is too short, or an index or a stride

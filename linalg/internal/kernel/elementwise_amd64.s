@@ -29,10 +29,10 @@ loop:
 	VMOVUPS (BX)(SI*1), Z0
 	VMOVUPS (CX)(SI*1), Z1
 compute:
-	VADDPS Z1, Z0, Z0
+	VADDPS Z1, Z0, Z2
 	CMPQ R8, $16
 	JLT storePartial
-	VMOVUPS Z0, (AX)(SI*1)
+	VMOVUPS Z2, (AX)(SI*1)
 	ADDQ $64, SI
 	SUBQ $16, R8
 	CMPQ R8, $16
@@ -48,7 +48,7 @@ partial:
 	VMOVUPS.Z (CX)(SI*1), K1, Z1
 	JMP compute
 storePartial:
-	VMOVUPS Z0, K1, (AX)(SI*1)
+	VMOVUPS Z2, K1, (AX)(SI*1)
 finish:
 	VZEROUPPER
 	RET
@@ -66,10 +66,10 @@ loop:
 	VMOVUPS (BX)(SI*1), Z0
 	VMOVUPS (CX)(SI*1), Z1
 compute:
-	VMULPS Z1, Z0, Z0
+	VMULPS Z1, Z0, Z2
 	CMPQ R8, $16
 	JLT storePartial
-	VMOVUPS Z0, (AX)(SI*1)
+	VMOVUPS Z2, (AX)(SI*1)
 	ADDQ $64, SI
 	SUBQ $16, R8
 	CMPQ R8, $16
@@ -85,7 +85,7 @@ partial:
 	VMOVUPS.Z (CX)(SI*1), K1, Z1
 	JMP compute
 storePartial:
-	VMOVUPS Z0, K1, (AX)(SI*1)
+	VMOVUPS Z2, K1, (AX)(SI*1)
 finish:
 	VZEROUPPER
 	RET
@@ -130,50 +130,20 @@ finish:
 	VZEROUPPER
 	RET
 
-// y = log(1 + eᵃ)
-TEXT opSoftplusAVX512<>(SB), NOSPLIT, $0-16
+// y = scale·a + shift
+TEXT opScaleShiftAVX512<>(SB), NOSPLIT, $0-16
 	MOVQ elementwiseArgs_y(DI), AX
 	MOVQ elementwiseArgs_a(DI), BX
 	MOVQ elementwiseArgs_n(DI), R8
 	MOVQ $0, SI
+	VBROADCASTSS elementwiseArgs_scale(DI), Z1
+	VBROADCASTSS elementwiseArgs_shift(DI), Z2
 	CMPQ R8, $16
 	JLT partial
 loop:
 	VMOVUPS (BX)(SI*1), Z0
 compute:
-	VORPS.BCST k80000000<>+0(SB), Z0, Z1
-	// e^−|x| = eʳ·2ⁿ for n = round(−|x|/log 2) and r = −|x| − n·log 2
-	VMULPS.BCST k3fb8aa3b<>+0(SB), Z1, Z2
-	VADDPS.BCST k4b40007f<>+0(SB), Z2, Z2
-	VSUBPS.BCST k4b40007f<>+0(SB), Z2, Z3
-	VBROADCASTSS k3f317218<>+0(SB), Z4
-	VFNMADD213PS Z1, Z3, Z4
-	VFNMADD231PS.BCST kb102e308<>+0(SB), Z3, Z4
-	VBROADCASTSS k3ab511a8<>+0(SB), Z3
-	VFMADD213PS.BCST k3c091d36<>+0(SB), Z4, Z3
-	VFMADD213PS.BCST k3d2aac7a<>+0(SB), Z4, Z3
-	VFMADD213PS.BCST k3e2aaa48<>+0(SB), Z4, Z3
-	VFMADD213PS.BCST k3efffffe<>+0(SB), Z4, Z3
-	VFMADD213PS.BCST k3f800000<>+0(SB), Z4, Z3
-	VFMADD213PS.BCST k3f800000<>+0(SB), Z4, Z3
-	VPSLLD $23, Z2, Z2
-	VMULPS Z2, Z3, Z2
-	VCMPPS.BCST $17, kc2300000<>+0(SB), Z1, K2
-	VBLENDMPS.BCST k00000000<>+0(SB), Z2, K2, Z1
-	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
-	VBROADCASTSS kbb549978<>+0(SB), Z2
-	VFMADD213PS.BCST k3ca29f65<>+0(SB), Z1, Z2
-	VFMADD213PS.BCST kbd694e44<>+0(SB), Z1, Z2
-	VFMADD213PS.BCST k3dd9299e<>+0(SB), Z1, Z2
-	VFMADD213PS.BCST kbe1cbaac<>+0(SB), Z1, Z2
-	VFMADD213PS.BCST k3e497b49<>+0(SB), Z1, Z2
-	VFMADD213PS.BCST kbe7f87c3<>+0(SB), Z1, Z2
-	VFMADD213PS.BCST k3eaaa640<>+0(SB), Z1, Z2
-	VFMADD213PS.BCST kbeffffdf<>+0(SB), Z1, Z2
-	VFMADD213PS.BCST k3f800000<>+0(SB), Z1, Z2
-	VBROADCASTSS k00000000<>+0(SB), Z3
-	VMAXPS Z0, Z3, Z0
-	VFMADD231PS Z2, Z1, Z0
+	VFMADD213PS Z2, Z1, Z0
 	CMPQ R8, $16
 	JLT storePartial
 	VMOVUPS Z0, (AX)(SI*1)
@@ -192,81 +162,6 @@ partial:
 	JMP compute
 storePartial:
 	VMOVUPS Z0, K1, (AX)(SI*1)
-finish:
-	VZEROUPPER
-	RET
-
-// y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)
-TEXT opSoftplusSigmoidAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), AX
-	MOVQ elementwiseArgs_b(DI), CX
-	MOVQ elementwiseArgs_a(DI), BX
-	MOVQ elementwiseArgs_n(DI), R8
-	MOVQ $0, SI
-	CMPQ R8, $16
-	JLT partial
-loop:
-	VMOVUPS (BX)(SI*1), Z0
-compute:
-	VORPS.BCST k80000000<>+0(SB), Z0, Z1
-	// e^−|x| = eʳ·2ⁿ for n = round(−|x|/log 2) and r = −|x| − n·log 2
-	VMULPS.BCST k3fb8aa3b<>+0(SB), Z1, Z2
-	VADDPS.BCST k4b40007f<>+0(SB), Z2, Z2
-	VSUBPS.BCST k4b40007f<>+0(SB), Z2, Z3
-	VBROADCASTSS k3f317218<>+0(SB), Z4
-	VFNMADD213PS Z1, Z3, Z4
-	VFNMADD231PS.BCST kb102e308<>+0(SB), Z3, Z4
-	VBROADCASTSS k3ab511a8<>+0(SB), Z3
-	VFMADD213PS.BCST k3c091d36<>+0(SB), Z4, Z3
-	VFMADD213PS.BCST k3d2aac7a<>+0(SB), Z4, Z3
-	VFMADD213PS.BCST k3e2aaa48<>+0(SB), Z4, Z3
-	VFMADD213PS.BCST k3efffffe<>+0(SB), Z4, Z3
-	VFMADD213PS.BCST k3f800000<>+0(SB), Z4, Z3
-	VFMADD213PS.BCST k3f800000<>+0(SB), Z4, Z3
-	VPSLLD $23, Z2, Z2
-	VMULPS Z2, Z3, Z2
-	VCMPPS.BCST $17, kc2300000<>+0(SB), Z1, K2
-	VBLENDMPS.BCST k00000000<>+0(SB), Z2, K2, Z1
-	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
-	VBROADCASTSS kbb549978<>+0(SB), Z2
-	VFMADD213PS.BCST k3ca29f65<>+0(SB), Z1, Z2
-	VFMADD213PS.BCST kbd694e44<>+0(SB), Z1, Z2
-	VFMADD213PS.BCST k3dd9299e<>+0(SB), Z1, Z2
-	VFMADD213PS.BCST kbe1cbaac<>+0(SB), Z1, Z2
-	VFMADD213PS.BCST k3e497b49<>+0(SB), Z1, Z2
-	VFMADD213PS.BCST kbe7f87c3<>+0(SB), Z1, Z2
-	VFMADD213PS.BCST k3eaaa640<>+0(SB), Z1, Z2
-	VFMADD213PS.BCST kbeffffdf<>+0(SB), Z1, Z2
-	VFMADD213PS.BCST k3f800000<>+0(SB), Z1, Z2
-	VBROADCASTSS k00000000<>+0(SB), Z3
-	VMAXPS Z0, Z3, Z3
-	VFMADD231PS Z2, Z1, Z3
-	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
-	VCMPPS.BCST $17, k00000000<>+0(SB), Z0, K2
-	VBROADCASTSS k3f800000<>+0(SB), Z0
-	VBLENDMPS Z1, Z0, K2, Z0
-	VADDPS.BCST k3f800000<>+0(SB), Z1, Z1
-	VDIVPS Z1, Z0, Z0
-	CMPQ R8, $16
-	JLT storePartial
-	VMOVUPS Z3, (AX)(SI*1)
-	VMOVUPS Z0, (CX)(SI*1)
-	ADDQ $64, SI
-	SUBQ $16, R8
-	CMPQ R8, $16
-	JGE loop
-partial:
-	CMPQ R8, $0
-	JEQ finish
-	MOVL $-1, R9
-	BZHIL R8, R9, R9
-	KMOVW R9, K1
-	MOVQ $0, R8
-	VMOVUPS.Z (BX)(SI*1), K1, Z0
-	JMP compute
-storePartial:
-	VMOVUPS Z3, K1, (AX)(SI*1)
-	VMOVUPS Z0, K1, (CX)(SI*1)
 finish:
 	VZEROUPPER
 	RET
@@ -286,10 +181,10 @@ loop:
 compute:
 	VMOVAPS Z1, Z2
 	VFNMADD213PS Z1, Z1, Z2
-	VMULPS Z0, Z2, Z0
+	VMULPS Z0, Z2, Z1
 	CMPQ R8, $16
 	JLT storePartial
-	VMOVUPS Z0, (AX)(SI*1)
+	VMOVUPS Z1, (AX)(SI*1)
 	ADDQ $64, SI
 	SUBQ $16, R8
 	CMPQ R8, $16
@@ -305,7 +200,7 @@ partial:
 	VMOVUPS.Z (CX)(SI*1), K1, Z1
 	JMP compute
 storePartial:
-	VMOVUPS Z0, K1, (AX)(SI*1)
+	VMOVUPS Z1, K1, (AX)(SI*1)
 finish:
 	VZEROUPPER
 	RET
@@ -313,37 +208,37 @@ finish:
 // a step of Adamax for parameters y, moving averages b and c and gradient a
 TEXT opAdamaxAVX512<>(SB), NOSPLIT, $0-16
 	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
 	MOVQ elementwiseArgs_b(DI), CX
 	MOVQ elementwiseArgs_c(DI), DX
-	MOVQ elementwiseArgs_a(DI), BX
 	MOVQ elementwiseArgs_n(DI), R8
 	MOVQ $0, SI
-	VBROADCASTSS elementwiseArgs_beta1(DI), Z0
-	VBROADCASTSS elementwiseArgs_rest1(DI), Z1
-	VBROADCASTSS elementwiseArgs_beta2(DI), Z2
-	VBROADCASTSS elementwiseArgs_rate(DI), Z3
-	VBROADCASTSS elementwiseArgs_epsilon(DI), Z4
+	VBROADCASTSS elementwiseArgs_beta1(DI), Z4
+	VBROADCASTSS elementwiseArgs_rest1(DI), Z5
+	VBROADCASTSS elementwiseArgs_beta2(DI), Z6
+	VBROADCASTSS elementwiseArgs_rate(DI), Z7
+	VBROADCASTSS elementwiseArgs_epsilon(DI), Z8
 	CMPQ R8, $16
 	JLT partial
 loop:
-	VMOVUPS (AX)(SI*1), Z5
-	VMOVUPS (CX)(SI*1), Z6
-	VMOVUPS (DX)(SI*1), Z7
-	VMOVUPS (BX)(SI*1), Z8
+	VMOVUPS (AX)(SI*1), Z0
+	VMOVUPS (CX)(SI*1), Z1
+	VMOVUPS (DX)(SI*1), Z2
+	VMOVUPS (BX)(SI*1), Z3
 compute:
-	VMULPS Z0, Z6, Z6
-	VFMADD231PS Z1, Z8, Z6
-	VMULPS Z2, Z7, Z7
-	VANDPS.BCST k7fffffff<>+0(SB), Z8, Z8
-	VMAXPS Z8, Z7, Z7
-	VADDPS Z4, Z7, Z8
-	VDIVPS Z8, Z6, Z8
-	VFMADD231PS Z8, Z3, Z5
+	VMULPS Z4, Z1, Z9
+	VFMADD231PS Z5, Z3, Z9
+	VMULPS Z6, Z2, Z1
+	VANDPS.BCST constants<>+0(SB), Z3, Z2
+	VMAXPS Z2, Z1, Z3
+	VADDPS Z8, Z3, Z1
+	VDIVPS Z1, Z9, Z2
+	VFMADD231PS Z2, Z7, Z0
 	CMPQ R8, $16
 	JLT storePartial
-	VMOVUPS Z5, (AX)(SI*1)
-	VMOVUPS Z6, (CX)(SI*1)
-	VMOVUPS Z7, (DX)(SI*1)
+	VMOVUPS Z0, (AX)(SI*1)
+	VMOVUPS Z9, (CX)(SI*1)
+	VMOVUPS Z3, (DX)(SI*1)
 	ADDQ $64, SI
 	SUBQ $16, R8
 	CMPQ R8, $16
@@ -355,15 +250,714 @@ partial:
 	BZHIL R8, R9, R9
 	KMOVW R9, K1
 	MOVQ $0, R8
-	VMOVUPS.Z (AX)(SI*1), K1, Z5
-	VMOVUPS.Z (CX)(SI*1), K1, Z6
-	VMOVUPS.Z (DX)(SI*1), K1, Z7
-	VMOVUPS.Z (BX)(SI*1), K1, Z8
+	VMOVUPS.Z (AX)(SI*1), K1, Z0
+	VMOVUPS.Z (CX)(SI*1), K1, Z1
+	VMOVUPS.Z (DX)(SI*1), K1, Z2
+	VMOVUPS.Z (BX)(SI*1), K1, Z3
 	JMP compute
 storePartial:
-	VMOVUPS Z5, K1, (AX)(SI*1)
-	VMOVUPS Z6, K1, (CX)(SI*1)
-	VMOVUPS Z7, K1, (DX)(SI*1)
+	VMOVUPS Z0, K1, (AX)(SI*1)
+	VMOVUPS Z9, K1, (CX)(SI*1)
+	VMOVUPS Z3, K1, (DX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = eᵃ in float32
+TEXT opExpAVX512<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $16
+	JLT partial
+loop:
+	VMOVUPS (BX)(SI*1), Z0
+compute:
+	VBROADCASTSS constants<>+8(SB), Z1
+	VMAXPS Z0, Z1, Z2
+	VBROADCASTSS constants<>+16(SB), Z0
+	VMINPS Z2, Z0, Z1
+	VMULPS.BCST constants<>+24(SB), Z1, Z0
+	VADDPS.BCST constants<>+32(SB), Z0, Z2
+	VSUBPS.BCST constants<>+32(SB), Z2, Z0
+	VFNMADD231PS.BCST constants<>+40(SB), Z0, Z1
+	VFNMADD231PS.BCST constants<>+48(SB), Z0, Z1
+	VBROADCASTSS constants<>+56(SB), Z0
+	VFMADD213PS.BCST constants<>+64(SB), Z1, Z0
+	VFMADD213PS.BCST constants<>+72(SB), Z1, Z0
+	VFMADD213PS.BCST constants<>+80(SB), Z1, Z0
+	VFMADD213PS.BCST constants<>+88(SB), Z1, Z0
+	VFMADD213PS.BCST constants<>+96(SB), Z1, Z0
+	VFMADD213PS.BCST constants<>+96(SB), Z1, Z0
+	VPSRLD $1, Z2, Z1
+	VPSUBD Z1, Z2, Z3
+	VPSLLD $23, Z1, Z2
+	VMULPS Z2, Z0, Z1
+	VPSLLD $23, Z3, Z0
+	VMULPS Z0, Z1, Z2
+	CMPQ R8, $16
+	JLT storePartial
+	VMOVUPS Z2, (AX)(SI*1)
+	ADDQ $64, SI
+	SUBQ $16, R8
+	CMPQ R8, $16
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	MOVL $-1, R9
+	BZHIL R8, R9, R9
+	KMOVW R9, K1
+	MOVQ $0, R8
+	VMOVUPS.Z (BX)(SI*1), K1, Z0
+	JMP compute
+storePartial:
+	VMOVUPS Z2, K1, (AX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = log a in float32
+TEXT opLogAVX512<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $16
+	JLT partial
+loop:
+	VMOVUPS (BX)(SI*1), Z0
+compute:
+	VMULPS.BCST constants<>+104(SB), Z0, Z1
+	VBROADCASTSS constants<>+112(SB), Z2
+	VCMPPS $17, Z2, Z0, K2
+	VBLENDMPS Z1, Z0, K2, Z3
+	VPADDD.BCST constants<>+120(SB), Z3, Z1
+	VPSRLD $23, Z1, Z2
+	VORPS.BCST constants<>+104(SB), Z2, Z3
+	VBROADCASTSS constants<>+112(SB), Z2
+	VBROADCASTSS constants<>+128(SB), Z4
+	VBROADCASTSS constants<>+136(SB), Z5
+	VCMPPS $17, Z2, Z0, K2
+	VBLENDMPS Z4, Z5, K2, Z6
+	VSUBPS Z6, Z3, Z2
+	VANDPS.BCST constants<>+144(SB), Z1, Z3
+	VPADDD.BCST constants<>+152(SB), Z3, Z1
+	VSUBPS.BCST constants<>+96(SB), Z1, Z3
+	VADDPS.BCST constants<>+160(SB), Z3, Z1
+	VDIVPS Z1, Z3, Z4
+	VMULPS Z4, Z4, Z1
+	VMULPS.BCST constants<>+168(SB), Z3, Z5
+	VMULPS Z3, Z5, Z6
+	VBROADCASTSS constants<>+176(SB), Z5
+	VFMADD213PS.BCST constants<>+184(SB), Z1, Z5
+	VFMADD213PS.BCST constants<>+192(SB), Z1, Z5
+	VFMADD213PS.BCST constants<>+200(SB), Z1, Z5
+	VFMADD213PS Z6, Z1, Z5
+	VMULPS.BCST constants<>+48(SB), Z2, Z1
+	VFMADD231PS Z4, Z5, Z1
+	VSUBPS Z1, Z6, Z4
+	VSUBPS Z4, Z3, Z1
+	VFMADD231PS.BCST constants<>+40(SB), Z2, Z1
+	VBROADCASTSS constants<>+208(SB), Z2
+	VBROADCASTSS constants<>+216(SB), Z3
+	VBROADCASTSS constants<>+224(SB), Z4
+	VCMPPS $17, Z2, Z0, K2
+	VBLENDMPS Z3, Z4, K2, Z5
+	VBROADCASTSS constants<>+208(SB), Z2
+	VCMPPS $17, Z0, Z2, K2
+	VBLENDMPS Z1, Z5, K2, Z3
+	VBROADCASTSS constants<>+232(SB), Z1
+	VCMPPS $17, Z1, Z0, K2
+	VBLENDMPS Z3, Z0, K2, Z2
+	CMPQ R8, $16
+	JLT storePartial
+	VMOVUPS Z2, (AX)(SI*1)
+	ADDQ $64, SI
+	SUBQ $16, R8
+	CMPQ R8, $16
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	MOVL $-1, R9
+	BZHIL R8, R9, R9
+	KMOVW R9, K1
+	MOVQ $0, R8
+	VMOVUPS.Z (BX)(SI*1), K1, Z0
+	JMP compute
+storePartial:
+	VMOVUPS Z2, K1, (AX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = tanh a in float32
+TEXT opTanhAVX512<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $16
+	JLT partial
+loop:
+	VMOVUPS (BX)(SI*1), Z0
+compute:
+	VANDPS.BCST constants<>+0(SB), Z0, Z1
+	VBROADCASTSS constants<>+240(SB), Z2
+	VMINPS Z1, Z2, Z3
+	VMULPS.BCST constants<>+248(SB), Z3, Z1
+	VMULPS.BCST constants<>+24(SB), Z1, Z2
+	VADDPS.BCST constants<>+256(SB), Z2, Z3
+	VSUBPS.BCST constants<>+256(SB), Z3, Z2
+	VFNMADD231PS.BCST constants<>+40(SB), Z2, Z1
+	VBROADCASTSS constants<>+48(SB), Z4
+	VFNMADD213PS Z1, Z2, Z4
+	VSUBPS Z4, Z1, Z5
+	VFNMADD231PS.BCST constants<>+48(SB), Z2, Z5
+	VBROADCASTSS constants<>+56(SB), Z1
+	VFMADD213PS.BCST constants<>+64(SB), Z4, Z1
+	VFMADD213PS.BCST constants<>+72(SB), Z4, Z1
+	VFMADD213PS.BCST constants<>+80(SB), Z4, Z1
+	VFMADD213PS.BCST constants<>+88(SB), Z4, Z1
+	VMULPS Z4, Z4, Z2
+	VFMADD231PS Z1, Z2, Z5
+	VADDPS Z5, Z4, Z1
+	VPSLLD $23, Z3, Z2
+	VBROADCASTSS constants<>+96(SB), Z3
+	VSUBPS Z2, Z3, Z4
+	VFNMADD231PS Z2, Z1, Z4
+	VADDPS.BCST constants<>+96(SB), Z2, Z3
+	VFMADD231PS Z2, Z1, Z3
+	VDIVPS Z3, Z4, Z1
+	VANDPS.BCST constants<>+264(SB), Z0, Z2
+	VORPS Z2, Z1, Z0
+	CMPQ R8, $16
+	JLT storePartial
+	VMOVUPS Z0, (AX)(SI*1)
+	ADDQ $64, SI
+	SUBQ $16, R8
+	CMPQ R8, $16
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	MOVL $-1, R9
+	BZHIL R8, R9, R9
+	KMOVW R9, K1
+	MOVQ $0, R8
+	VMOVUPS.Z (BX)(SI*1), K1, Z0
+	JMP compute
+storePartial:
+	VMOVUPS Z0, K1, (AX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = 1/(1 + e⁻ᵃ) in float32
+TEXT opSigmoidAVX512<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $16
+	JLT partial
+loop:
+	VMOVUPS (BX)(SI*1), Z0
+compute:
+	VORPS.BCST constants<>+264(SB), Z0, Z1
+	VMULPS.BCST constants<>+24(SB), Z1, Z2
+	VADDPS.BCST constants<>+256(SB), Z2, Z3
+	VSUBPS.BCST constants<>+256(SB), Z3, Z2
+	VBROADCASTSS constants<>+40(SB), Z4
+	VFNMADD213PS Z1, Z2, Z4
+	VFNMADD231PS.BCST constants<>+48(SB), Z2, Z4
+	VBROADCASTSS constants<>+56(SB), Z2
+	VFMADD213PS.BCST constants<>+64(SB), Z4, Z2
+	VFMADD213PS.BCST constants<>+72(SB), Z4, Z2
+	VFMADD213PS.BCST constants<>+80(SB), Z4, Z2
+	VFMADD213PS.BCST constants<>+88(SB), Z4, Z2
+	VFMADD213PS.BCST constants<>+96(SB), Z4, Z2
+	VFMADD213PS.BCST constants<>+96(SB), Z4, Z2
+	VPSLLD $23, Z3, Z4
+	VMULPS Z4, Z2, Z3
+	VBROADCASTSS constants<>+272(SB), Z2
+	VBROADCASTSS constants<>+208(SB), Z4
+	VCMPPS $17, Z2, Z1, K2
+	VBLENDMPS Z4, Z3, K2, Z5
+	VBROADCASTSS constants<>+208(SB), Z1
+	VBROADCASTSS constants<>+96(SB), Z2
+	VCMPPS $17, Z1, Z0, K2
+	VBLENDMPS Z5, Z2, K2, Z3
+	VADDPS.BCST constants<>+96(SB), Z5, Z0
+	VDIVPS Z0, Z3, Z1
+	CMPQ R8, $16
+	JLT storePartial
+	VMOVUPS Z1, (AX)(SI*1)
+	ADDQ $64, SI
+	SUBQ $16, R8
+	CMPQ R8, $16
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	MOVL $-1, R9
+	BZHIL R8, R9, R9
+	KMOVW R9, K1
+	MOVQ $0, R8
+	VMOVUPS.Z (BX)(SI*1), K1, Z0
+	JMP compute
+storePartial:
+	VMOVUPS Z1, K1, (AX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float32
+TEXT opSoftplusSigmoidAVX512<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_b(DI), CX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $16
+	JLT partial
+loop:
+	VMOVUPS (BX)(SI*1), Z0
+compute:
+	VORPS.BCST constants<>+264(SB), Z0, Z1
+	VMULPS.BCST constants<>+24(SB), Z1, Z2
+	VADDPS.BCST constants<>+256(SB), Z2, Z3
+	VSUBPS.BCST constants<>+256(SB), Z3, Z2
+	VBROADCASTSS constants<>+40(SB), Z4
+	VFNMADD213PS Z1, Z2, Z4
+	VFNMADD231PS.BCST constants<>+48(SB), Z2, Z4
+	VBROADCASTSS constants<>+56(SB), Z2
+	VFMADD213PS.BCST constants<>+64(SB), Z4, Z2
+	VFMADD213PS.BCST constants<>+72(SB), Z4, Z2
+	VFMADD213PS.BCST constants<>+80(SB), Z4, Z2
+	VFMADD213PS.BCST constants<>+88(SB), Z4, Z2
+	VFMADD213PS.BCST constants<>+96(SB), Z4, Z2
+	VFMADD213PS.BCST constants<>+96(SB), Z4, Z2
+	VPSLLD $23, Z3, Z4
+	VMULPS Z4, Z2, Z3
+	VBROADCASTSS constants<>+272(SB), Z2
+	VBROADCASTSS constants<>+208(SB), Z4
+	VCMPPS $17, Z2, Z1, K2
+	VBLENDMPS Z4, Z3, K2, Z5
+	VBROADCASTSS constants<>+208(SB), Z1
+	VMAXPS Z0, Z1, Z2
+	VBROADCASTSS constants<>+280(SB), Z1
+	VFMADD213PS.BCST constants<>+288(SB), Z5, Z1
+	VFMADD213PS.BCST constants<>+296(SB), Z5, Z1
+	VFMADD213PS.BCST constants<>+304(SB), Z5, Z1
+	VFMADD213PS.BCST constants<>+312(SB), Z5, Z1
+	VFMADD213PS.BCST constants<>+320(SB), Z5, Z1
+	VFMADD213PS.BCST constants<>+328(SB), Z5, Z1
+	VFMADD213PS.BCST constants<>+336(SB), Z5, Z1
+	VFMADD213PS.BCST constants<>+344(SB), Z5, Z1
+	VFMADD213PS.BCST constants<>+96(SB), Z5, Z1
+	VFMADD231PS Z1, Z5, Z2
+	VBROADCASTSS constants<>+208(SB), Z1
+	VBROADCASTSS constants<>+96(SB), Z3
+	VCMPPS $17, Z1, Z0, K2
+	VBLENDMPS Z5, Z3, K2, Z4
+	VADDPS.BCST constants<>+96(SB), Z5, Z0
+	VDIVPS Z0, Z4, Z1
+	CMPQ R8, $16
+	JLT storePartial
+	VMOVUPS Z2, (AX)(SI*1)
+	VMOVUPS Z1, (CX)(SI*1)
+	ADDQ $64, SI
+	SUBQ $16, R8
+	CMPQ R8, $16
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	MOVL $-1, R9
+	BZHIL R8, R9, R9
+	KMOVW R9, K1
+	MOVQ $0, R8
+	VMOVUPS.Z (BX)(SI*1), K1, Z0
+	JMP compute
+storePartial:
+	VMOVUPS Z2, K1, (AX)(SI*1)
+	VMOVUPS Z1, K1, (CX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = eᵃ in float64
+TEXT opExp64AVX512<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $8
+	JLT partial
+loop:
+	VMOVUPD (BX)(SI*1), Z0
+compute:
+	VBROADCASTSD constants<>+352(SB), Z1
+	VMAXPD Z0, Z1, Z2
+	VBROADCASTSD constants<>+360(SB), Z0
+	VMINPD Z2, Z0, Z1
+	VMULPD.BCST constants<>+368(SB), Z1, Z0
+	VADDPD.BCST constants<>+376(SB), Z0, Z2
+	VSUBPD.BCST constants<>+376(SB), Z2, Z0
+	VFNMADD231PD.BCST constants<>+384(SB), Z0, Z1
+	VFNMADD231PD.BCST constants<>+392(SB), Z0, Z1
+	VBROADCASTSD constants<>+400(SB), Z0
+	VFMADD213PD.BCST constants<>+408(SB), Z1, Z0
+	VFMADD213PD.BCST constants<>+416(SB), Z1, Z0
+	VFMADD213PD.BCST constants<>+424(SB), Z1, Z0
+	VFMADD213PD.BCST constants<>+432(SB), Z1, Z0
+	VFMADD213PD.BCST constants<>+440(SB), Z1, Z0
+	VFMADD213PD.BCST constants<>+448(SB), Z1, Z0
+	VFMADD213PD.BCST constants<>+456(SB), Z1, Z0
+	VFMADD213PD.BCST constants<>+464(SB), Z1, Z0
+	VFMADD213PD.BCST constants<>+472(SB), Z1, Z0
+	VFMADD213PD.BCST constants<>+480(SB), Z1, Z0
+	VFMADD213PD.BCST constants<>+480(SB), Z1, Z0
+	VPSRLQ $1, Z2, Z1
+	VPSUBQ Z1, Z2, Z3
+	VPSLLQ $52, Z1, Z2
+	VMULPD Z2, Z0, Z1
+	VPSLLQ $52, Z3, Z0
+	VMULPD Z0, Z1, Z2
+	CMPQ R8, $8
+	JLT storePartial
+	VMOVUPD Z2, (AX)(SI*1)
+	ADDQ $64, SI
+	SUBQ $8, R8
+	CMPQ R8, $8
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	MOVL $-1, R9
+	BZHIL R8, R9, R9
+	KMOVW R9, K1
+	MOVQ $0, R8
+	VMOVUPD.Z (BX)(SI*1), K1, Z0
+	JMP compute
+storePartial:
+	VMOVUPD Z2, K1, (AX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = log a in float64
+TEXT opLog64AVX512<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $8
+	JLT partial
+loop:
+	VMOVUPD (BX)(SI*1), Z0
+compute:
+	VMULPD.BCST constants<>+488(SB), Z0, Z1
+	VBROADCASTSD constants<>+496(SB), Z2
+	VCMPPD $17, Z2, Z0, K2
+	VBLENDMPD Z1, Z0, K2, Z3
+	VPADDQ.BCST constants<>+504(SB), Z3, Z1
+	VPSRLQ $52, Z1, Z2
+	VORPD.BCST constants<>+488(SB), Z2, Z3
+	VBROADCASTSD constants<>+496(SB), Z2
+	VBROADCASTSD constants<>+512(SB), Z4
+	VBROADCASTSD constants<>+520(SB), Z5
+	VCMPPD $17, Z2, Z0, K2
+	VBLENDMPD Z4, Z5, K2, Z6
+	VSUBPD Z6, Z3, Z2
+	VANDPD.BCST constants<>+528(SB), Z1, Z3
+	VPADDQ.BCST constants<>+536(SB), Z3, Z1
+	VSUBPD.BCST constants<>+480(SB), Z1, Z3
+	VADDPD.BCST constants<>+544(SB), Z3, Z1
+	VDIVPD Z1, Z3, Z4
+	VMULPD Z4, Z4, Z1
+	VMULPD.BCST constants<>+552(SB), Z3, Z5
+	VMULPD Z3, Z5, Z6
+	VBROADCASTSD constants<>+560(SB), Z5
+	VFMADD213PD.BCST constants<>+568(SB), Z1, Z5
+	VFMADD213PD.BCST constants<>+576(SB), Z1, Z5
+	VFMADD213PD.BCST constants<>+584(SB), Z1, Z5
+	VFMADD213PD.BCST constants<>+592(SB), Z1, Z5
+	VFMADD213PD.BCST constants<>+600(SB), Z1, Z5
+	VFMADD213PD.BCST constants<>+608(SB), Z1, Z5
+	VFMADD213PD Z6, Z1, Z5
+	VMULPD.BCST constants<>+392(SB), Z2, Z1
+	VFMADD231PD Z4, Z5, Z1
+	VSUBPD Z1, Z6, Z4
+	VSUBPD Z4, Z3, Z1
+	VFMADD231PD.BCST constants<>+384(SB), Z2, Z1
+	VBROADCASTSD constants<>+616(SB), Z2
+	VBROADCASTSD constants<>+624(SB), Z3
+	VBROADCASTSD constants<>+632(SB), Z4
+	VCMPPD $17, Z2, Z0, K2
+	VBLENDMPD Z3, Z4, K2, Z5
+	VBROADCASTSD constants<>+616(SB), Z2
+	VCMPPD $17, Z0, Z2, K2
+	VBLENDMPD Z1, Z5, K2, Z3
+	VBROADCASTSD constants<>+640(SB), Z1
+	VCMPPD $17, Z1, Z0, K2
+	VBLENDMPD Z3, Z0, K2, Z2
+	CMPQ R8, $8
+	JLT storePartial
+	VMOVUPD Z2, (AX)(SI*1)
+	ADDQ $64, SI
+	SUBQ $8, R8
+	CMPQ R8, $8
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	MOVL $-1, R9
+	BZHIL R8, R9, R9
+	KMOVW R9, K1
+	MOVQ $0, R8
+	VMOVUPD.Z (BX)(SI*1), K1, Z0
+	JMP compute
+storePartial:
+	VMOVUPD Z2, K1, (AX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = tanh a in float64
+TEXT opTanh64AVX512<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $8
+	JLT partial
+loop:
+	VMOVUPD (BX)(SI*1), Z0
+compute:
+	VANDPD.BCST constants<>+648(SB), Z0, Z1
+	VBROADCASTSD constants<>+656(SB), Z2
+	VMINPD Z1, Z2, Z3
+	VMULPD.BCST constants<>+664(SB), Z3, Z1
+	VMULPD.BCST constants<>+368(SB), Z1, Z2
+	VADDPD.BCST constants<>+672(SB), Z2, Z3
+	VSUBPD.BCST constants<>+672(SB), Z3, Z2
+	VFNMADD231PD.BCST constants<>+384(SB), Z2, Z1
+	VBROADCASTSD constants<>+392(SB), Z4
+	VFNMADD213PD Z1, Z2, Z4
+	VSUBPD Z4, Z1, Z5
+	VFNMADD231PD.BCST constants<>+392(SB), Z2, Z5
+	VBROADCASTSD constants<>+400(SB), Z1
+	VFMADD213PD.BCST constants<>+408(SB), Z4, Z1
+	VFMADD213PD.BCST constants<>+416(SB), Z4, Z1
+	VFMADD213PD.BCST constants<>+424(SB), Z4, Z1
+	VFMADD213PD.BCST constants<>+432(SB), Z4, Z1
+	VFMADD213PD.BCST constants<>+440(SB), Z4, Z1
+	VFMADD213PD.BCST constants<>+448(SB), Z4, Z1
+	VFMADD213PD.BCST constants<>+456(SB), Z4, Z1
+	VFMADD213PD.BCST constants<>+464(SB), Z4, Z1
+	VFMADD213PD.BCST constants<>+472(SB), Z4, Z1
+	VMULPD Z4, Z4, Z2
+	VFMADD231PD Z1, Z2, Z5
+	VADDPD Z5, Z4, Z1
+	VPSLLQ $52, Z3, Z2
+	VBROADCASTSD constants<>+480(SB), Z3
+	VSUBPD Z2, Z3, Z4
+	VFNMADD231PD Z2, Z1, Z4
+	VADDPD.BCST constants<>+480(SB), Z2, Z3
+	VFMADD231PD Z2, Z1, Z3
+	VDIVPD Z3, Z4, Z1
+	VANDPD.BCST constants<>+680(SB), Z0, Z2
+	VORPD Z2, Z1, Z0
+	CMPQ R8, $8
+	JLT storePartial
+	VMOVUPD Z0, (AX)(SI*1)
+	ADDQ $64, SI
+	SUBQ $8, R8
+	CMPQ R8, $8
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	MOVL $-1, R9
+	BZHIL R8, R9, R9
+	KMOVW R9, K1
+	MOVQ $0, R8
+	VMOVUPD.Z (BX)(SI*1), K1, Z0
+	JMP compute
+storePartial:
+	VMOVUPD Z0, K1, (AX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = 1/(1 + e⁻ᵃ) in float64
+TEXT opSigmoid64AVX512<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $8
+	JLT partial
+loop:
+	VMOVUPD (BX)(SI*1), Z0
+compute:
+	VORPD.BCST constants<>+680(SB), Z0, Z1
+	VBROADCASTSD constants<>+352(SB), Z2
+	VMAXPD Z1, Z2, Z3
+	VBROADCASTSD constants<>+360(SB), Z1
+	VMINPD Z3, Z1, Z2
+	VMULPD.BCST constants<>+368(SB), Z2, Z1
+	VADDPD.BCST constants<>+376(SB), Z1, Z3
+	VSUBPD.BCST constants<>+376(SB), Z3, Z1
+	VFNMADD231PD.BCST constants<>+384(SB), Z1, Z2
+	VFNMADD231PD.BCST constants<>+392(SB), Z1, Z2
+	VBROADCASTSD constants<>+400(SB), Z1
+	VFMADD213PD.BCST constants<>+408(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+416(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+424(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+432(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+440(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+448(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+456(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+464(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+472(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+480(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+480(SB), Z2, Z1
+	VPSRLQ $1, Z3, Z2
+	VPSUBQ Z2, Z3, Z4
+	VPSLLQ $52, Z2, Z3
+	VMULPD Z3, Z1, Z2
+	VPSLLQ $52, Z4, Z1
+	VMULPD Z1, Z2, Z3
+	VBROADCASTSD constants<>+616(SB), Z1
+	VBROADCASTSD constants<>+480(SB), Z2
+	VCMPPD $17, Z1, Z0, K2
+	VBLENDMPD Z3, Z2, K2, Z4
+	VADDPD.BCST constants<>+480(SB), Z3, Z0
+	VDIVPD Z0, Z4, Z1
+	CMPQ R8, $8
+	JLT storePartial
+	VMOVUPD Z1, (AX)(SI*1)
+	ADDQ $64, SI
+	SUBQ $8, R8
+	CMPQ R8, $8
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	MOVL $-1, R9
+	BZHIL R8, R9, R9
+	KMOVW R9, K1
+	MOVQ $0, R8
+	VMOVUPD.Z (BX)(SI*1), K1, Z0
+	JMP compute
+storePartial:
+	VMOVUPD Z1, K1, (AX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float64
+TEXT opSoftplusSigmoid64AVX512<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_b(DI), CX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $8
+	JLT partial
+loop:
+	VMOVUPD (BX)(SI*1), Z0
+compute:
+	VORPD.BCST constants<>+680(SB), Z0, Z1
+	VBROADCASTSD constants<>+352(SB), Z2
+	VMAXPD Z1, Z2, Z3
+	VBROADCASTSD constants<>+360(SB), Z1
+	VMINPD Z3, Z1, Z2
+	VMULPD.BCST constants<>+368(SB), Z2, Z1
+	VADDPD.BCST constants<>+376(SB), Z1, Z3
+	VSUBPD.BCST constants<>+376(SB), Z3, Z1
+	VFNMADD231PD.BCST constants<>+384(SB), Z1, Z2
+	VFNMADD231PD.BCST constants<>+392(SB), Z1, Z2
+	VBROADCASTSD constants<>+400(SB), Z1
+	VFMADD213PD.BCST constants<>+408(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+416(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+424(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+432(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+440(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+448(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+456(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+464(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+472(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+480(SB), Z2, Z1
+	VFMADD213PD.BCST constants<>+480(SB), Z2, Z1
+	VPSRLQ $1, Z3, Z2
+	VPSUBQ Z2, Z3, Z4
+	VPSLLQ $52, Z2, Z3
+	VMULPD Z3, Z1, Z2
+	VPSLLQ $52, Z4, Z1
+	VMULPD Z1, Z2, Z3
+	VBROADCASTSD constants<>+616(SB), Z1
+	VMAXPD Z0, Z1, Z2
+	VSUBPD.BCST constants<>+480(SB), Z3, Z1
+	VMULPD.BCST constants<>+552(SB), Z1, Z4
+	VBROADCASTSD constants<>+688(SB), Z1
+	VCMPPD $17, Z1, Z3, K2
+	VBLENDMPD Z3, Z4, K2, Z5
+	VBROADCASTSD constants<>+688(SB), Z1
+	VBROADCASTSD constants<>+616(SB), Z4
+	VBROADCASTSD constants<>+480(SB), Z6
+	VCMPPD $17, Z1, Z3, K2
+	VBLENDMPD Z4, Z6, K2, Z7
+	VADDPD.BCST constants<>+544(SB), Z5, Z1
+	VDIVPD Z1, Z5, Z4
+	VMULPD Z4, Z4, Z1
+	VMULPD.BCST constants<>+552(SB), Z5, Z6
+	VMULPD Z5, Z6, Z8
+	VBROADCASTSD constants<>+560(SB), Z6
+	VFMADD213PD.BCST constants<>+568(SB), Z1, Z6
+	VFMADD213PD.BCST constants<>+576(SB), Z1, Z6
+	VFMADD213PD.BCST constants<>+584(SB), Z1, Z6
+	VFMADD213PD.BCST constants<>+592(SB), Z1, Z6
+	VFMADD213PD.BCST constants<>+600(SB), Z1, Z6
+	VFMADD213PD.BCST constants<>+608(SB), Z1, Z6
+	VFMADD213PD Z8, Z1, Z6
+	VMULPD.BCST constants<>+392(SB), Z7, Z1
+	VFMADD231PD Z4, Z6, Z1
+	VSUBPD Z1, Z8, Z4
+	VSUBPD Z4, Z5, Z1
+	VFMADD231PD.BCST constants<>+384(SB), Z7, Z1
+	VADDPD Z2, Z1, Z4
+	VBROADCASTSD constants<>+616(SB), Z1
+	VBROADCASTSD constants<>+480(SB), Z2
+	VCMPPD $17, Z1, Z0, K2
+	VBLENDMPD Z3, Z2, K2, Z5
+	VADDPD.BCST constants<>+480(SB), Z3, Z0
+	VDIVPD Z0, Z5, Z1
+	CMPQ R8, $8
+	JLT storePartial
+	VMOVUPD Z4, (AX)(SI*1)
+	VMOVUPD Z1, (CX)(SI*1)
+	ADDQ $64, SI
+	SUBQ $8, R8
+	CMPQ R8, $8
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	MOVL $-1, R9
+	BZHIL R8, R9, R9
+	KMOVW R9, K1
+	MOVQ $0, R8
+	VMOVUPD.Z (BX)(SI*1), K1, Z0
+	JMP compute
+storePartial:
+	VMOVUPD Z4, K1, (AX)(SI*1)
+	VMOVUPD Z1, K1, (CX)(SI*1)
 finish:
 	VZEROUPPER
 	RET
@@ -381,10 +975,10 @@ loop:
 	VMOVUPS (BX)(SI*1), Y0
 	VMOVUPS (CX)(SI*1), Y1
 compute:
-	VADDPS Y1, Y0, Y0
+	VADDPS Y1, Y0, Y2
 	CMPQ R8, $8
 	JLT storePartial
-	VMOVUPS Y0, (AX)(SI*1)
+	VMOVUPS Y2, (AX)(SI*1)
 	ADDQ $32, SI
 	SUBQ $8, R8
 	CMPQ R8, $8
@@ -401,7 +995,7 @@ partial:
 	VMASKMOVPS (CX)(SI*1), Y15, Y1
 	JMP compute
 storePartial:
-	VMASKMOVPS Y0, Y15, (AX)(SI*1)
+	VMASKMOVPS Y2, Y15, (AX)(SI*1)
 finish:
 	VZEROUPPER
 	RET
@@ -419,10 +1013,10 @@ loop:
 	VMOVUPS (BX)(SI*1), Y0
 	VMOVUPS (CX)(SI*1), Y1
 compute:
-	VMULPS Y1, Y0, Y0
+	VMULPS Y1, Y0, Y2
 	CMPQ R8, $8
 	JLT storePartial
-	VMOVUPS Y0, (AX)(SI*1)
+	VMOVUPS Y2, (AX)(SI*1)
 	ADDQ $32, SI
 	SUBQ $8, R8
 	CMPQ R8, $8
@@ -439,7 +1033,7 @@ partial:
 	VMASKMOVPS (CX)(SI*1), Y15, Y1
 	JMP compute
 storePartial:
-	VMASKMOVPS Y0, Y15, (AX)(SI*1)
+	VMASKMOVPS Y2, Y15, (AX)(SI*1)
 finish:
 	VZEROUPPER
 	RET
@@ -485,72 +1079,20 @@ finish:
 	VZEROUPPER
 	RET
 
-// y = log(1 + eᵃ)
-TEXT opSoftplusAVX2<>(SB), NOSPLIT, $0-16
+// y = scale·a + shift
+TEXT opScaleShiftAVX2<>(SB), NOSPLIT, $0-16
 	MOVQ elementwiseArgs_y(DI), AX
 	MOVQ elementwiseArgs_a(DI), BX
 	MOVQ elementwiseArgs_n(DI), R8
 	MOVQ $0, SI
+	VBROADCASTSS elementwiseArgs_scale(DI), Y1
+	VBROADCASTSS elementwiseArgs_shift(DI), Y2
 	CMPQ R8, $8
 	JLT partial
 loop:
 	VMOVUPS (BX)(SI*1), Y0
 compute:
-	VBROADCASTSS k80000000<>+0(SB), Y1
-	VORPS Y1, Y0, Y1
-	// e^−|x| = eʳ·2ⁿ for n = round(−|x|/log 2) and r = −|x| − n·log 2
-	VBROADCASTSS k3fb8aa3b<>+0(SB), Y2
-	VMULPS Y2, Y1, Y2
-	VBROADCASTSS k4b40007f<>+0(SB), Y3
-	VADDPS Y3, Y2, Y2
-	VBROADCASTSS k4b40007f<>+0(SB), Y3
-	VSUBPS Y3, Y2, Y3
-	VBROADCASTSS k3f317218<>+0(SB), Y4
-	VFNMADD213PS Y1, Y3, Y4
-	VBROADCASTSS kb102e308<>+0(SB), Y5
-	VFNMADD231PS Y5, Y3, Y4
-	VBROADCASTSS k3ab511a8<>+0(SB), Y3
-	VBROADCASTSS k3c091d36<>+0(SB), Y5
-	VFMADD213PS Y5, Y4, Y3
-	VBROADCASTSS k3d2aac7a<>+0(SB), Y5
-	VFMADD213PS Y5, Y4, Y3
-	VBROADCASTSS k3e2aaa48<>+0(SB), Y5
-	VFMADD213PS Y5, Y4, Y3
-	VBROADCASTSS k3efffffe<>+0(SB), Y5
-	VFMADD213PS Y5, Y4, Y3
-	VBROADCASTSS k3f800000<>+0(SB), Y5
-	VFMADD213PS Y5, Y4, Y3
-	VBROADCASTSS k3f800000<>+0(SB), Y5
-	VFMADD213PS Y5, Y4, Y3
-	VPSLLD $23, Y2, Y2
-	VMULPS Y2, Y3, Y2
-	VBROADCASTSS kc2300000<>+0(SB), Y4
-	VCMPPS $17, Y4, Y1, Y3
-	VBROADCASTSS k00000000<>+0(SB), Y1
-	VBLENDVPS Y3, Y1, Y2, Y3
-	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
-	VBROADCASTSS kbb549978<>+0(SB), Y1
-	VBROADCASTSS k3ca29f65<>+0(SB), Y2
-	VFMADD213PS Y2, Y3, Y1
-	VBROADCASTSS kbd694e44<>+0(SB), Y2
-	VFMADD213PS Y2, Y3, Y1
-	VBROADCASTSS k3dd9299e<>+0(SB), Y2
-	VFMADD213PS Y2, Y3, Y1
-	VBROADCASTSS kbe1cbaac<>+0(SB), Y2
-	VFMADD213PS Y2, Y3, Y1
-	VBROADCASTSS k3e497b49<>+0(SB), Y2
-	VFMADD213PS Y2, Y3, Y1
-	VBROADCASTSS kbe7f87c3<>+0(SB), Y2
-	VFMADD213PS Y2, Y3, Y1
-	VBROADCASTSS k3eaaa640<>+0(SB), Y2
-	VFMADD213PS Y2, Y3, Y1
-	VBROADCASTSS kbeffffdf<>+0(SB), Y2
-	VFMADD213PS Y2, Y3, Y1
-	VBROADCASTSS k3f800000<>+0(SB), Y2
-	VFMADD213PS Y2, Y3, Y1
-	VBROADCASTSS k00000000<>+0(SB), Y2
-	VMAXPS Y0, Y2, Y0
-	VFMADD231PS Y1, Y3, Y0
+	VFMADD213PS Y2, Y1, Y0
 	CMPQ R8, $8
 	JLT storePartial
 	VMOVUPS Y0, (AX)(SI*1)
@@ -570,106 +1112,6 @@ partial:
 	JMP compute
 storePartial:
 	VMASKMOVPS Y0, Y15, (AX)(SI*1)
-finish:
-	VZEROUPPER
-	RET
-
-// y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)
-TEXT opSoftplusSigmoidAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), AX
-	MOVQ elementwiseArgs_b(DI), CX
-	MOVQ elementwiseArgs_a(DI), BX
-	MOVQ elementwiseArgs_n(DI), R8
-	MOVQ $0, SI
-	CMPQ R8, $8
-	JLT partial
-loop:
-	VMOVUPS (BX)(SI*1), Y0
-compute:
-	VBROADCASTSS k80000000<>+0(SB), Y1
-	VORPS Y1, Y0, Y1
-	// e^−|x| = eʳ·2ⁿ for n = round(−|x|/log 2) and r = −|x| − n·log 2
-	VBROADCASTSS k3fb8aa3b<>+0(SB), Y2
-	VMULPS Y2, Y1, Y2
-	VBROADCASTSS k4b40007f<>+0(SB), Y3
-	VADDPS Y3, Y2, Y2
-	VBROADCASTSS k4b40007f<>+0(SB), Y3
-	VSUBPS Y3, Y2, Y3
-	VBROADCASTSS k3f317218<>+0(SB), Y4
-	VFNMADD213PS Y1, Y3, Y4
-	VBROADCASTSS kb102e308<>+0(SB), Y5
-	VFNMADD231PS Y5, Y3, Y4
-	VBROADCASTSS k3ab511a8<>+0(SB), Y3
-	VBROADCASTSS k3c091d36<>+0(SB), Y5
-	VFMADD213PS Y5, Y4, Y3
-	VBROADCASTSS k3d2aac7a<>+0(SB), Y5
-	VFMADD213PS Y5, Y4, Y3
-	VBROADCASTSS k3e2aaa48<>+0(SB), Y5
-	VFMADD213PS Y5, Y4, Y3
-	VBROADCASTSS k3efffffe<>+0(SB), Y5
-	VFMADD213PS Y5, Y4, Y3
-	VBROADCASTSS k3f800000<>+0(SB), Y5
-	VFMADD213PS Y5, Y4, Y3
-	VBROADCASTSS k3f800000<>+0(SB), Y5
-	VFMADD213PS Y5, Y4, Y3
-	VPSLLD $23, Y2, Y2
-	VMULPS Y2, Y3, Y2
-	VBROADCASTSS kc2300000<>+0(SB), Y4
-	VCMPPS $17, Y4, Y1, Y3
-	VBROADCASTSS k00000000<>+0(SB), Y1
-	VBLENDVPS Y3, Y1, Y2, Y3
-	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
-	VBROADCASTSS kbb549978<>+0(SB), Y1
-	VBROADCASTSS k3ca29f65<>+0(SB), Y2
-	VFMADD213PS Y2, Y3, Y1
-	VBROADCASTSS kbd694e44<>+0(SB), Y2
-	VFMADD213PS Y2, Y3, Y1
-	VBROADCASTSS k3dd9299e<>+0(SB), Y2
-	VFMADD213PS Y2, Y3, Y1
-	VBROADCASTSS kbe1cbaac<>+0(SB), Y2
-	VFMADD213PS Y2, Y3, Y1
-	VBROADCASTSS k3e497b49<>+0(SB), Y2
-	VFMADD213PS Y2, Y3, Y1
-	VBROADCASTSS kbe7f87c3<>+0(SB), Y2
-	VFMADD213PS Y2, Y3, Y1
-	VBROADCASTSS k3eaaa640<>+0(SB), Y2
-	VFMADD213PS Y2, Y3, Y1
-	VBROADCASTSS kbeffffdf<>+0(SB), Y2
-	VFMADD213PS Y2, Y3, Y1
-	VBROADCASTSS k3f800000<>+0(SB), Y2
-	VFMADD213PS Y2, Y3, Y1
-	VBROADCASTSS k00000000<>+0(SB), Y2
-	VMAXPS Y0, Y2, Y2
-	VFMADD231PS Y1, Y3, Y2
-	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
-	VBROADCASTSS k00000000<>+0(SB), Y4
-	VCMPPS $17, Y4, Y0, Y1
-	VBROADCASTSS k3f800000<>+0(SB), Y0
-	VBLENDVPS Y1, Y3, Y0, Y1
-	VBROADCASTSS k3f800000<>+0(SB), Y0
-	VADDPS Y0, Y3, Y0
-	VDIVPS Y0, Y1, Y0
-	CMPQ R8, $8
-	JLT storePartial
-	VMOVUPS Y2, (AX)(SI*1)
-	VMOVUPS Y0, (CX)(SI*1)
-	ADDQ $32, SI
-	SUBQ $8, R8
-	CMPQ R8, $8
-	JGE loop
-partial:
-	CMPQ R8, $0
-	JEQ finish
-	LEAQ ones<>+32(SB), R9
-	SHLQ $2, R8
-	SUBQ R8, R9
-	VMOVDQU (R9), Y15
-	MOVQ $0, R8
-	VMASKMOVPS (BX)(SI*1), Y15, Y0
-	JMP compute
-storePartial:
-	VMASKMOVPS Y2, Y15, (AX)(SI*1)
-	VMASKMOVPS Y0, Y15, (CX)(SI*1)
 finish:
 	VZEROUPPER
 	RET
@@ -689,10 +1131,10 @@ loop:
 compute:
 	VMOVAPS Y1, Y2
 	VFNMADD213PS Y1, Y1, Y2
-	VMULPS Y0, Y2, Y0
+	VMULPS Y0, Y2, Y1
 	CMPQ R8, $8
 	JLT storePartial
-	VMOVUPS Y0, (AX)(SI*1)
+	VMOVUPS Y1, (AX)(SI*1)
 	ADDQ $32, SI
 	SUBQ $8, R8
 	CMPQ R8, $8
@@ -709,7 +1151,7 @@ partial:
 	VMASKMOVPS (CX)(SI*1), Y15, Y1
 	JMP compute
 storePartial:
-	VMASKMOVPS Y0, Y15, (AX)(SI*1)
+	VMASKMOVPS Y1, Y15, (AX)(SI*1)
 finish:
 	VZEROUPPER
 	RET
@@ -717,38 +1159,38 @@ finish:
 // a step of Adamax for parameters y, moving averages b and c and gradient a
 TEXT opAdamaxAVX2<>(SB), NOSPLIT, $0-16
 	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
 	MOVQ elementwiseArgs_b(DI), CX
 	MOVQ elementwiseArgs_c(DI), DX
-	MOVQ elementwiseArgs_a(DI), BX
 	MOVQ elementwiseArgs_n(DI), R8
 	MOVQ $0, SI
-	VBROADCASTSS elementwiseArgs_beta1(DI), Y0
-	VBROADCASTSS elementwiseArgs_rest1(DI), Y1
-	VBROADCASTSS elementwiseArgs_beta2(DI), Y2
-	VBROADCASTSS elementwiseArgs_rate(DI), Y3
-	VBROADCASTSS elementwiseArgs_epsilon(DI), Y4
+	VBROADCASTSS elementwiseArgs_beta1(DI), Y4
+	VBROADCASTSS elementwiseArgs_rest1(DI), Y5
+	VBROADCASTSS elementwiseArgs_beta2(DI), Y6
+	VBROADCASTSS elementwiseArgs_rate(DI), Y7
+	VBROADCASTSS elementwiseArgs_epsilon(DI), Y8
 	CMPQ R8, $8
 	JLT partial
 loop:
-	VMOVUPS (AX)(SI*1), Y5
-	VMOVUPS (CX)(SI*1), Y6
-	VMOVUPS (DX)(SI*1), Y7
-	VMOVUPS (BX)(SI*1), Y8
+	VMOVUPS (AX)(SI*1), Y0
+	VMOVUPS (CX)(SI*1), Y1
+	VMOVUPS (DX)(SI*1), Y2
+	VMOVUPS (BX)(SI*1), Y3
 compute:
-	VMULPS Y0, Y6, Y6
-	VFMADD231PS Y1, Y8, Y6
-	VMULPS Y2, Y7, Y7
-	VBROADCASTSS k7fffffff<>+0(SB), Y9
-	VANDPS Y9, Y8, Y8
-	VMAXPS Y8, Y7, Y7
-	VADDPS Y4, Y7, Y8
-	VDIVPS Y8, Y6, Y8
-	VFMADD231PS Y8, Y3, Y5
+	VMULPS Y4, Y1, Y9
+	VFMADD231PS Y5, Y3, Y9
+	VMULPS Y6, Y2, Y1
+	VBROADCASTSS constants<>+0(SB), Y10
+	VANDPS Y10, Y3, Y2
+	VMAXPS Y2, Y1, Y3
+	VADDPS Y8, Y3, Y1
+	VDIVPS Y1, Y9, Y2
+	VFMADD231PS Y2, Y7, Y0
 	CMPQ R8, $8
 	JLT storePartial
-	VMOVUPS Y5, (AX)(SI*1)
-	VMOVUPS Y6, (CX)(SI*1)
-	VMOVUPS Y7, (DX)(SI*1)
+	VMOVUPS Y0, (AX)(SI*1)
+	VMOVUPS Y9, (CX)(SI*1)
+	VMOVUPS Y3, (DX)(SI*1)
 	ADDQ $32, SI
 	SUBQ $8, R8
 	CMPQ R8, $8
@@ -761,15 +1203,892 @@ partial:
 	SUBQ R8, R9
 	VMOVDQU (R9), Y15
 	MOVQ $0, R8
-	VMASKMOVPS (AX)(SI*1), Y15, Y5
-	VMASKMOVPS (CX)(SI*1), Y15, Y6
-	VMASKMOVPS (DX)(SI*1), Y15, Y7
-	VMASKMOVPS (BX)(SI*1), Y15, Y8
+	VMASKMOVPS (AX)(SI*1), Y15, Y0
+	VMASKMOVPS (CX)(SI*1), Y15, Y1
+	VMASKMOVPS (DX)(SI*1), Y15, Y2
+	VMASKMOVPS (BX)(SI*1), Y15, Y3
 	JMP compute
 storePartial:
-	VMASKMOVPS Y5, Y15, (AX)(SI*1)
-	VMASKMOVPS Y6, Y15, (CX)(SI*1)
-	VMASKMOVPS Y7, Y15, (DX)(SI*1)
+	VMASKMOVPS Y0, Y15, (AX)(SI*1)
+	VMASKMOVPS Y9, Y15, (CX)(SI*1)
+	VMASKMOVPS Y3, Y15, (DX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = eᵃ in float32
+TEXT opExpAVX2<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $8
+	JLT partial
+loop:
+	VMOVUPS (BX)(SI*1), Y0
+compute:
+	VBROADCASTSS constants<>+8(SB), Y1
+	VMAXPS Y0, Y1, Y2
+	VBROADCASTSS constants<>+16(SB), Y0
+	VMINPS Y2, Y0, Y1
+	VBROADCASTSS constants<>+24(SB), Y2
+	VMULPS Y2, Y1, Y0
+	VBROADCASTSS constants<>+32(SB), Y3
+	VADDPS Y3, Y0, Y2
+	VBROADCASTSS constants<>+32(SB), Y3
+	VSUBPS Y3, Y2, Y0
+	VBROADCASTSS constants<>+40(SB), Y3
+	VFNMADD231PS Y3, Y0, Y1
+	VBROADCASTSS constants<>+48(SB), Y3
+	VFNMADD231PS Y3, Y0, Y1
+	VBROADCASTSS constants<>+56(SB), Y0
+	VBROADCASTSS constants<>+64(SB), Y3
+	VFMADD213PS Y3, Y1, Y0
+	VBROADCASTSS constants<>+72(SB), Y3
+	VFMADD213PS Y3, Y1, Y0
+	VBROADCASTSS constants<>+80(SB), Y3
+	VFMADD213PS Y3, Y1, Y0
+	VBROADCASTSS constants<>+88(SB), Y3
+	VFMADD213PS Y3, Y1, Y0
+	VBROADCASTSS constants<>+96(SB), Y3
+	VFMADD213PS Y3, Y1, Y0
+	VBROADCASTSS constants<>+96(SB), Y3
+	VFMADD213PS Y3, Y1, Y0
+	VPSRLD $1, Y2, Y1
+	VPSUBD Y1, Y2, Y3
+	VPSLLD $23, Y1, Y2
+	VMULPS Y2, Y0, Y1
+	VPSLLD $23, Y3, Y0
+	VMULPS Y0, Y1, Y2
+	CMPQ R8, $8
+	JLT storePartial
+	VMOVUPS Y2, (AX)(SI*1)
+	ADDQ $32, SI
+	SUBQ $8, R8
+	CMPQ R8, $8
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	LEAQ ones<>+32(SB), R9
+	SHLQ $2, R8
+	SUBQ R8, R9
+	VMOVDQU (R9), Y15
+	MOVQ $0, R8
+	VMASKMOVPS (BX)(SI*1), Y15, Y0
+	JMP compute
+storePartial:
+	VMASKMOVPS Y2, Y15, (AX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = log a in float32
+TEXT opLogAVX2<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $8
+	JLT partial
+loop:
+	VMOVUPS (BX)(SI*1), Y0
+compute:
+	VBROADCASTSS constants<>+104(SB), Y2
+	VMULPS Y2, Y0, Y1
+	VBROADCASTSS constants<>+112(SB), Y2
+	VCMPPS $17, Y2, Y0, Y3
+	VBLENDVPS Y3, Y1, Y0, Y3
+	VBROADCASTSS constants<>+120(SB), Y2
+	VPADDD Y2, Y3, Y1
+	VPSRLD $23, Y1, Y2
+	VBROADCASTSS constants<>+104(SB), Y4
+	VORPS Y4, Y2, Y3
+	VBROADCASTSS constants<>+112(SB), Y2
+	VBROADCASTSS constants<>+128(SB), Y4
+	VBROADCASTSS constants<>+136(SB), Y5
+	VCMPPS $17, Y2, Y0, Y6
+	VBLENDVPS Y6, Y4, Y5, Y6
+	VSUBPS Y6, Y3, Y2
+	VBROADCASTSS constants<>+144(SB), Y4
+	VANDPS Y4, Y1, Y3
+	VBROADCASTSS constants<>+152(SB), Y4
+	VPADDD Y4, Y3, Y1
+	VBROADCASTSS constants<>+96(SB), Y4
+	VSUBPS Y4, Y1, Y3
+	VBROADCASTSS constants<>+160(SB), Y4
+	VADDPS Y4, Y3, Y1
+	VDIVPS Y1, Y3, Y4
+	VMULPS Y4, Y4, Y1
+	VBROADCASTSS constants<>+168(SB), Y6
+	VMULPS Y6, Y3, Y5
+	VMULPS Y3, Y5, Y6
+	VBROADCASTSS constants<>+176(SB), Y5
+	VBROADCASTSS constants<>+184(SB), Y7
+	VFMADD213PS Y7, Y1, Y5
+	VBROADCASTSS constants<>+192(SB), Y7
+	VFMADD213PS Y7, Y1, Y5
+	VBROADCASTSS constants<>+200(SB), Y7
+	VFMADD213PS Y7, Y1, Y5
+	VFMADD213PS Y6, Y1, Y5
+	VBROADCASTSS constants<>+48(SB), Y7
+	VMULPS Y7, Y2, Y1
+	VFMADD231PS Y4, Y5, Y1
+	VSUBPS Y1, Y6, Y4
+	VSUBPS Y4, Y3, Y1
+	VBROADCASTSS constants<>+40(SB), Y3
+	VFMADD231PS Y3, Y2, Y1
+	VBROADCASTSS constants<>+208(SB), Y2
+	VBROADCASTSS constants<>+216(SB), Y3
+	VBROADCASTSS constants<>+224(SB), Y4
+	VCMPPS $17, Y2, Y0, Y5
+	VBLENDVPS Y5, Y3, Y4, Y5
+	VBROADCASTSS constants<>+208(SB), Y2
+	VCMPPS $17, Y0, Y2, Y3
+	VBLENDVPS Y3, Y1, Y5, Y3
+	VBROADCASTSS constants<>+232(SB), Y1
+	VCMPPS $17, Y1, Y0, Y2
+	VBLENDVPS Y2, Y3, Y0, Y2
+	CMPQ R8, $8
+	JLT storePartial
+	VMOVUPS Y2, (AX)(SI*1)
+	ADDQ $32, SI
+	SUBQ $8, R8
+	CMPQ R8, $8
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	LEAQ ones<>+32(SB), R9
+	SHLQ $2, R8
+	SUBQ R8, R9
+	VMOVDQU (R9), Y15
+	MOVQ $0, R8
+	VMASKMOVPS (BX)(SI*1), Y15, Y0
+	JMP compute
+storePartial:
+	VMASKMOVPS Y2, Y15, (AX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = tanh a in float32
+TEXT opTanhAVX2<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $8
+	JLT partial
+loop:
+	VMOVUPS (BX)(SI*1), Y0
+compute:
+	VBROADCASTSS constants<>+0(SB), Y2
+	VANDPS Y2, Y0, Y1
+	VBROADCASTSS constants<>+240(SB), Y2
+	VMINPS Y1, Y2, Y3
+	VBROADCASTSS constants<>+248(SB), Y2
+	VMULPS Y2, Y3, Y1
+	VBROADCASTSS constants<>+24(SB), Y3
+	VMULPS Y3, Y1, Y2
+	VBROADCASTSS constants<>+256(SB), Y4
+	VADDPS Y4, Y2, Y3
+	VBROADCASTSS constants<>+256(SB), Y4
+	VSUBPS Y4, Y3, Y2
+	VBROADCASTSS constants<>+40(SB), Y4
+	VFNMADD231PS Y4, Y2, Y1
+	VBROADCASTSS constants<>+48(SB), Y4
+	VFNMADD213PS Y1, Y2, Y4
+	VSUBPS Y4, Y1, Y5
+	VBROADCASTSS constants<>+48(SB), Y1
+	VFNMADD231PS Y1, Y2, Y5
+	VBROADCASTSS constants<>+56(SB), Y1
+	VBROADCASTSS constants<>+64(SB), Y2
+	VFMADD213PS Y2, Y4, Y1
+	VBROADCASTSS constants<>+72(SB), Y2
+	VFMADD213PS Y2, Y4, Y1
+	VBROADCASTSS constants<>+80(SB), Y2
+	VFMADD213PS Y2, Y4, Y1
+	VBROADCASTSS constants<>+88(SB), Y2
+	VFMADD213PS Y2, Y4, Y1
+	VMULPS Y4, Y4, Y2
+	VFMADD231PS Y1, Y2, Y5
+	VADDPS Y5, Y4, Y1
+	VPSLLD $23, Y3, Y2
+	VBROADCASTSS constants<>+96(SB), Y3
+	VSUBPS Y2, Y3, Y4
+	VFNMADD231PS Y2, Y1, Y4
+	VBROADCASTSS constants<>+96(SB), Y5
+	VADDPS Y5, Y2, Y3
+	VFMADD231PS Y2, Y1, Y3
+	VDIVPS Y3, Y4, Y1
+	VBROADCASTSS constants<>+264(SB), Y3
+	VANDPS Y3, Y0, Y2
+	VORPS Y2, Y1, Y0
+	CMPQ R8, $8
+	JLT storePartial
+	VMOVUPS Y0, (AX)(SI*1)
+	ADDQ $32, SI
+	SUBQ $8, R8
+	CMPQ R8, $8
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	LEAQ ones<>+32(SB), R9
+	SHLQ $2, R8
+	SUBQ R8, R9
+	VMOVDQU (R9), Y15
+	MOVQ $0, R8
+	VMASKMOVPS (BX)(SI*1), Y15, Y0
+	JMP compute
+storePartial:
+	VMASKMOVPS Y0, Y15, (AX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = 1/(1 + e⁻ᵃ) in float32
+TEXT opSigmoidAVX2<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $8
+	JLT partial
+loop:
+	VMOVUPS (BX)(SI*1), Y0
+compute:
+	VBROADCASTSS constants<>+264(SB), Y2
+	VORPS Y2, Y0, Y1
+	VBROADCASTSS constants<>+24(SB), Y3
+	VMULPS Y3, Y1, Y2
+	VBROADCASTSS constants<>+256(SB), Y4
+	VADDPS Y4, Y2, Y3
+	VBROADCASTSS constants<>+256(SB), Y4
+	VSUBPS Y4, Y3, Y2
+	VBROADCASTSS constants<>+40(SB), Y4
+	VFNMADD213PS Y1, Y2, Y4
+	VBROADCASTSS constants<>+48(SB), Y5
+	VFNMADD231PS Y5, Y2, Y4
+	VBROADCASTSS constants<>+56(SB), Y2
+	VBROADCASTSS constants<>+64(SB), Y5
+	VFMADD213PS Y5, Y4, Y2
+	VBROADCASTSS constants<>+72(SB), Y5
+	VFMADD213PS Y5, Y4, Y2
+	VBROADCASTSS constants<>+80(SB), Y5
+	VFMADD213PS Y5, Y4, Y2
+	VBROADCASTSS constants<>+88(SB), Y5
+	VFMADD213PS Y5, Y4, Y2
+	VBROADCASTSS constants<>+96(SB), Y5
+	VFMADD213PS Y5, Y4, Y2
+	VBROADCASTSS constants<>+96(SB), Y5
+	VFMADD213PS Y5, Y4, Y2
+	VPSLLD $23, Y3, Y4
+	VMULPS Y4, Y2, Y3
+	VBROADCASTSS constants<>+272(SB), Y2
+	VBROADCASTSS constants<>+208(SB), Y4
+	VCMPPS $17, Y2, Y1, Y5
+	VBLENDVPS Y5, Y4, Y3, Y5
+	VBROADCASTSS constants<>+208(SB), Y1
+	VBROADCASTSS constants<>+96(SB), Y2
+	VCMPPS $17, Y1, Y0, Y3
+	VBLENDVPS Y3, Y5, Y2, Y3
+	VBROADCASTSS constants<>+96(SB), Y1
+	VADDPS Y1, Y5, Y0
+	VDIVPS Y0, Y3, Y1
+	CMPQ R8, $8
+	JLT storePartial
+	VMOVUPS Y1, (AX)(SI*1)
+	ADDQ $32, SI
+	SUBQ $8, R8
+	CMPQ R8, $8
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	LEAQ ones<>+32(SB), R9
+	SHLQ $2, R8
+	SUBQ R8, R9
+	VMOVDQU (R9), Y15
+	MOVQ $0, R8
+	VMASKMOVPS (BX)(SI*1), Y15, Y0
+	JMP compute
+storePartial:
+	VMASKMOVPS Y1, Y15, (AX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float32
+TEXT opSoftplusSigmoidAVX2<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_b(DI), CX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $8
+	JLT partial
+loop:
+	VMOVUPS (BX)(SI*1), Y0
+compute:
+	VBROADCASTSS constants<>+264(SB), Y2
+	VORPS Y2, Y0, Y1
+	VBROADCASTSS constants<>+24(SB), Y3
+	VMULPS Y3, Y1, Y2
+	VBROADCASTSS constants<>+256(SB), Y4
+	VADDPS Y4, Y2, Y3
+	VBROADCASTSS constants<>+256(SB), Y4
+	VSUBPS Y4, Y3, Y2
+	VBROADCASTSS constants<>+40(SB), Y4
+	VFNMADD213PS Y1, Y2, Y4
+	VBROADCASTSS constants<>+48(SB), Y5
+	VFNMADD231PS Y5, Y2, Y4
+	VBROADCASTSS constants<>+56(SB), Y2
+	VBROADCASTSS constants<>+64(SB), Y5
+	VFMADD213PS Y5, Y4, Y2
+	VBROADCASTSS constants<>+72(SB), Y5
+	VFMADD213PS Y5, Y4, Y2
+	VBROADCASTSS constants<>+80(SB), Y5
+	VFMADD213PS Y5, Y4, Y2
+	VBROADCASTSS constants<>+88(SB), Y5
+	VFMADD213PS Y5, Y4, Y2
+	VBROADCASTSS constants<>+96(SB), Y5
+	VFMADD213PS Y5, Y4, Y2
+	VBROADCASTSS constants<>+96(SB), Y5
+	VFMADD213PS Y5, Y4, Y2
+	VPSLLD $23, Y3, Y4
+	VMULPS Y4, Y2, Y3
+	VBROADCASTSS constants<>+272(SB), Y2
+	VBROADCASTSS constants<>+208(SB), Y4
+	VCMPPS $17, Y2, Y1, Y5
+	VBLENDVPS Y5, Y4, Y3, Y5
+	VBROADCASTSS constants<>+208(SB), Y1
+	VMAXPS Y0, Y1, Y2
+	VBROADCASTSS constants<>+280(SB), Y1
+	VBROADCASTSS constants<>+288(SB), Y3
+	VFMADD213PS Y3, Y5, Y1
+	VBROADCASTSS constants<>+296(SB), Y3
+	VFMADD213PS Y3, Y5, Y1
+	VBROADCASTSS constants<>+304(SB), Y3
+	VFMADD213PS Y3, Y5, Y1
+	VBROADCASTSS constants<>+312(SB), Y3
+	VFMADD213PS Y3, Y5, Y1
+	VBROADCASTSS constants<>+320(SB), Y3
+	VFMADD213PS Y3, Y5, Y1
+	VBROADCASTSS constants<>+328(SB), Y3
+	VFMADD213PS Y3, Y5, Y1
+	VBROADCASTSS constants<>+336(SB), Y3
+	VFMADD213PS Y3, Y5, Y1
+	VBROADCASTSS constants<>+344(SB), Y3
+	VFMADD213PS Y3, Y5, Y1
+	VBROADCASTSS constants<>+96(SB), Y3
+	VFMADD213PS Y3, Y5, Y1
+	VFMADD231PS Y1, Y5, Y2
+	VBROADCASTSS constants<>+208(SB), Y1
+	VBROADCASTSS constants<>+96(SB), Y3
+	VCMPPS $17, Y1, Y0, Y4
+	VBLENDVPS Y4, Y5, Y3, Y4
+	VBROADCASTSS constants<>+96(SB), Y1
+	VADDPS Y1, Y5, Y0
+	VDIVPS Y0, Y4, Y1
+	CMPQ R8, $8
+	JLT storePartial
+	VMOVUPS Y2, (AX)(SI*1)
+	VMOVUPS Y1, (CX)(SI*1)
+	ADDQ $32, SI
+	SUBQ $8, R8
+	CMPQ R8, $8
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	LEAQ ones<>+32(SB), R9
+	SHLQ $2, R8
+	SUBQ R8, R9
+	VMOVDQU (R9), Y15
+	MOVQ $0, R8
+	VMASKMOVPS (BX)(SI*1), Y15, Y0
+	JMP compute
+storePartial:
+	VMASKMOVPS Y2, Y15, (AX)(SI*1)
+	VMASKMOVPS Y1, Y15, (CX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = eᵃ in float64
+TEXT opExp64AVX2<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $4
+	JLT partial
+loop:
+	VMOVUPD (BX)(SI*1), Y0
+compute:
+	VBROADCASTSD constants<>+352(SB), Y1
+	VMAXPD Y0, Y1, Y2
+	VBROADCASTSD constants<>+360(SB), Y0
+	VMINPD Y2, Y0, Y1
+	VBROADCASTSD constants<>+368(SB), Y2
+	VMULPD Y2, Y1, Y0
+	VBROADCASTSD constants<>+376(SB), Y3
+	VADDPD Y3, Y0, Y2
+	VBROADCASTSD constants<>+376(SB), Y3
+	VSUBPD Y3, Y2, Y0
+	VBROADCASTSD constants<>+384(SB), Y3
+	VFNMADD231PD Y3, Y0, Y1
+	VBROADCASTSD constants<>+392(SB), Y3
+	VFNMADD231PD Y3, Y0, Y1
+	VBROADCASTSD constants<>+400(SB), Y0
+	VBROADCASTSD constants<>+408(SB), Y3
+	VFMADD213PD Y3, Y1, Y0
+	VBROADCASTSD constants<>+416(SB), Y3
+	VFMADD213PD Y3, Y1, Y0
+	VBROADCASTSD constants<>+424(SB), Y3
+	VFMADD213PD Y3, Y1, Y0
+	VBROADCASTSD constants<>+432(SB), Y3
+	VFMADD213PD Y3, Y1, Y0
+	VBROADCASTSD constants<>+440(SB), Y3
+	VFMADD213PD Y3, Y1, Y0
+	VBROADCASTSD constants<>+448(SB), Y3
+	VFMADD213PD Y3, Y1, Y0
+	VBROADCASTSD constants<>+456(SB), Y3
+	VFMADD213PD Y3, Y1, Y0
+	VBROADCASTSD constants<>+464(SB), Y3
+	VFMADD213PD Y3, Y1, Y0
+	VBROADCASTSD constants<>+472(SB), Y3
+	VFMADD213PD Y3, Y1, Y0
+	VBROADCASTSD constants<>+480(SB), Y3
+	VFMADD213PD Y3, Y1, Y0
+	VBROADCASTSD constants<>+480(SB), Y3
+	VFMADD213PD Y3, Y1, Y0
+	VPSRLQ $1, Y2, Y1
+	VPSUBQ Y1, Y2, Y3
+	VPSLLQ $52, Y1, Y2
+	VMULPD Y2, Y0, Y1
+	VPSLLQ $52, Y3, Y0
+	VMULPD Y0, Y1, Y2
+	CMPQ R8, $4
+	JLT storePartial
+	VMOVUPD Y2, (AX)(SI*1)
+	ADDQ $32, SI
+	SUBQ $4, R8
+	CMPQ R8, $4
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	LEAQ ones<>+32(SB), R9
+	SHLQ $3, R8
+	SUBQ R8, R9
+	VMOVDQU (R9), Y15
+	MOVQ $0, R8
+	VMASKMOVPD (BX)(SI*1), Y15, Y0
+	JMP compute
+storePartial:
+	VMASKMOVPD Y2, Y15, (AX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = log a in float64
+TEXT opLog64AVX2<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $4
+	JLT partial
+loop:
+	VMOVUPD (BX)(SI*1), Y0
+compute:
+	VBROADCASTSD constants<>+488(SB), Y2
+	VMULPD Y2, Y0, Y1
+	VBROADCASTSD constants<>+496(SB), Y2
+	VCMPPD $17, Y2, Y0, Y3
+	VBLENDVPD Y3, Y1, Y0, Y3
+	VBROADCASTSD constants<>+504(SB), Y2
+	VPADDQ Y2, Y3, Y1
+	VPSRLQ $52, Y1, Y2
+	VBROADCASTSD constants<>+488(SB), Y4
+	VORPD Y4, Y2, Y3
+	VBROADCASTSD constants<>+496(SB), Y2
+	VBROADCASTSD constants<>+512(SB), Y4
+	VBROADCASTSD constants<>+520(SB), Y5
+	VCMPPD $17, Y2, Y0, Y6
+	VBLENDVPD Y6, Y4, Y5, Y6
+	VSUBPD Y6, Y3, Y2
+	VBROADCASTSD constants<>+528(SB), Y4
+	VANDPD Y4, Y1, Y3
+	VBROADCASTSD constants<>+536(SB), Y4
+	VPADDQ Y4, Y3, Y1
+	VBROADCASTSD constants<>+480(SB), Y4
+	VSUBPD Y4, Y1, Y3
+	VBROADCASTSD constants<>+544(SB), Y4
+	VADDPD Y4, Y3, Y1
+	VDIVPD Y1, Y3, Y4
+	VMULPD Y4, Y4, Y1
+	VBROADCASTSD constants<>+552(SB), Y6
+	VMULPD Y6, Y3, Y5
+	VMULPD Y3, Y5, Y6
+	VBROADCASTSD constants<>+560(SB), Y5
+	VBROADCASTSD constants<>+568(SB), Y7
+	VFMADD213PD Y7, Y1, Y5
+	VBROADCASTSD constants<>+576(SB), Y7
+	VFMADD213PD Y7, Y1, Y5
+	VBROADCASTSD constants<>+584(SB), Y7
+	VFMADD213PD Y7, Y1, Y5
+	VBROADCASTSD constants<>+592(SB), Y7
+	VFMADD213PD Y7, Y1, Y5
+	VBROADCASTSD constants<>+600(SB), Y7
+	VFMADD213PD Y7, Y1, Y5
+	VBROADCASTSD constants<>+608(SB), Y7
+	VFMADD213PD Y7, Y1, Y5
+	VFMADD213PD Y6, Y1, Y5
+	VBROADCASTSD constants<>+392(SB), Y7
+	VMULPD Y7, Y2, Y1
+	VFMADD231PD Y4, Y5, Y1
+	VSUBPD Y1, Y6, Y4
+	VSUBPD Y4, Y3, Y1
+	VBROADCASTSD constants<>+384(SB), Y3
+	VFMADD231PD Y3, Y2, Y1
+	VBROADCASTSD constants<>+616(SB), Y2
+	VBROADCASTSD constants<>+624(SB), Y3
+	VBROADCASTSD constants<>+632(SB), Y4
+	VCMPPD $17, Y2, Y0, Y5
+	VBLENDVPD Y5, Y3, Y4, Y5
+	VBROADCASTSD constants<>+616(SB), Y2
+	VCMPPD $17, Y0, Y2, Y3
+	VBLENDVPD Y3, Y1, Y5, Y3
+	VBROADCASTSD constants<>+640(SB), Y1
+	VCMPPD $17, Y1, Y0, Y2
+	VBLENDVPD Y2, Y3, Y0, Y2
+	CMPQ R8, $4
+	JLT storePartial
+	VMOVUPD Y2, (AX)(SI*1)
+	ADDQ $32, SI
+	SUBQ $4, R8
+	CMPQ R8, $4
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	LEAQ ones<>+32(SB), R9
+	SHLQ $3, R8
+	SUBQ R8, R9
+	VMOVDQU (R9), Y15
+	MOVQ $0, R8
+	VMASKMOVPD (BX)(SI*1), Y15, Y0
+	JMP compute
+storePartial:
+	VMASKMOVPD Y2, Y15, (AX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = tanh a in float64
+TEXT opTanh64AVX2<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $4
+	JLT partial
+loop:
+	VMOVUPD (BX)(SI*1), Y0
+compute:
+	VBROADCASTSD constants<>+648(SB), Y2
+	VANDPD Y2, Y0, Y1
+	VBROADCASTSD constants<>+656(SB), Y2
+	VMINPD Y1, Y2, Y3
+	VBROADCASTSD constants<>+664(SB), Y2
+	VMULPD Y2, Y3, Y1
+	VBROADCASTSD constants<>+368(SB), Y3
+	VMULPD Y3, Y1, Y2
+	VBROADCASTSD constants<>+672(SB), Y4
+	VADDPD Y4, Y2, Y3
+	VBROADCASTSD constants<>+672(SB), Y4
+	VSUBPD Y4, Y3, Y2
+	VBROADCASTSD constants<>+384(SB), Y4
+	VFNMADD231PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+392(SB), Y4
+	VFNMADD213PD Y1, Y2, Y4
+	VSUBPD Y4, Y1, Y5
+	VBROADCASTSD constants<>+392(SB), Y1
+	VFNMADD231PD Y1, Y2, Y5
+	VBROADCASTSD constants<>+400(SB), Y1
+	VBROADCASTSD constants<>+408(SB), Y2
+	VFMADD213PD Y2, Y4, Y1
+	VBROADCASTSD constants<>+416(SB), Y2
+	VFMADD213PD Y2, Y4, Y1
+	VBROADCASTSD constants<>+424(SB), Y2
+	VFMADD213PD Y2, Y4, Y1
+	VBROADCASTSD constants<>+432(SB), Y2
+	VFMADD213PD Y2, Y4, Y1
+	VBROADCASTSD constants<>+440(SB), Y2
+	VFMADD213PD Y2, Y4, Y1
+	VBROADCASTSD constants<>+448(SB), Y2
+	VFMADD213PD Y2, Y4, Y1
+	VBROADCASTSD constants<>+456(SB), Y2
+	VFMADD213PD Y2, Y4, Y1
+	VBROADCASTSD constants<>+464(SB), Y2
+	VFMADD213PD Y2, Y4, Y1
+	VBROADCASTSD constants<>+472(SB), Y2
+	VFMADD213PD Y2, Y4, Y1
+	VMULPD Y4, Y4, Y2
+	VFMADD231PD Y1, Y2, Y5
+	VADDPD Y5, Y4, Y1
+	VPSLLQ $52, Y3, Y2
+	VBROADCASTSD constants<>+480(SB), Y3
+	VSUBPD Y2, Y3, Y4
+	VFNMADD231PD Y2, Y1, Y4
+	VBROADCASTSD constants<>+480(SB), Y5
+	VADDPD Y5, Y2, Y3
+	VFMADD231PD Y2, Y1, Y3
+	VDIVPD Y3, Y4, Y1
+	VBROADCASTSD constants<>+680(SB), Y3
+	VANDPD Y3, Y0, Y2
+	VORPD Y2, Y1, Y0
+	CMPQ R8, $4
+	JLT storePartial
+	VMOVUPD Y0, (AX)(SI*1)
+	ADDQ $32, SI
+	SUBQ $4, R8
+	CMPQ R8, $4
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	LEAQ ones<>+32(SB), R9
+	SHLQ $3, R8
+	SUBQ R8, R9
+	VMOVDQU (R9), Y15
+	MOVQ $0, R8
+	VMASKMOVPD (BX)(SI*1), Y15, Y0
+	JMP compute
+storePartial:
+	VMASKMOVPD Y0, Y15, (AX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = 1/(1 + e⁻ᵃ) in float64
+TEXT opSigmoid64AVX2<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $4
+	JLT partial
+loop:
+	VMOVUPD (BX)(SI*1), Y0
+compute:
+	VBROADCASTSD constants<>+680(SB), Y2
+	VORPD Y2, Y0, Y1
+	VBROADCASTSD constants<>+352(SB), Y2
+	VMAXPD Y1, Y2, Y3
+	VBROADCASTSD constants<>+360(SB), Y1
+	VMINPD Y3, Y1, Y2
+	VBROADCASTSD constants<>+368(SB), Y3
+	VMULPD Y3, Y2, Y1
+	VBROADCASTSD constants<>+376(SB), Y4
+	VADDPD Y4, Y1, Y3
+	VBROADCASTSD constants<>+376(SB), Y4
+	VSUBPD Y4, Y3, Y1
+	VBROADCASTSD constants<>+384(SB), Y4
+	VFNMADD231PD Y4, Y1, Y2
+	VBROADCASTSD constants<>+392(SB), Y4
+	VFNMADD231PD Y4, Y1, Y2
+	VBROADCASTSD constants<>+400(SB), Y1
+	VBROADCASTSD constants<>+408(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+416(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+424(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+432(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+440(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+448(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+456(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+464(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+472(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+480(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+480(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VPSRLQ $1, Y3, Y2
+	VPSUBQ Y2, Y3, Y4
+	VPSLLQ $52, Y2, Y3
+	VMULPD Y3, Y1, Y2
+	VPSLLQ $52, Y4, Y1
+	VMULPD Y1, Y2, Y3
+	VBROADCASTSD constants<>+616(SB), Y1
+	VBROADCASTSD constants<>+480(SB), Y2
+	VCMPPD $17, Y1, Y0, Y4
+	VBLENDVPD Y4, Y3, Y2, Y4
+	VBROADCASTSD constants<>+480(SB), Y1
+	VADDPD Y1, Y3, Y0
+	VDIVPD Y0, Y4, Y1
+	CMPQ R8, $4
+	JLT storePartial
+	VMOVUPD Y1, (AX)(SI*1)
+	ADDQ $32, SI
+	SUBQ $4, R8
+	CMPQ R8, $4
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	LEAQ ones<>+32(SB), R9
+	SHLQ $3, R8
+	SUBQ R8, R9
+	VMOVDQU (R9), Y15
+	MOVQ $0, R8
+	VMASKMOVPD (BX)(SI*1), Y15, Y0
+	JMP compute
+storePartial:
+	VMASKMOVPD Y1, Y15, (AX)(SI*1)
+finish:
+	VZEROUPPER
+	RET
+
+// y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float64
+TEXT opSoftplusSigmoid64AVX2<>(SB), NOSPLIT, $0-16
+	MOVQ elementwiseArgs_y(DI), AX
+	MOVQ elementwiseArgs_a(DI), BX
+	MOVQ elementwiseArgs_b(DI), CX
+	MOVQ elementwiseArgs_n(DI), R8
+	MOVQ $0, SI
+	CMPQ R8, $4
+	JLT partial
+loop:
+	VMOVUPD (BX)(SI*1), Y0
+compute:
+	VBROADCASTSD constants<>+680(SB), Y2
+	VORPD Y2, Y0, Y1
+	VBROADCASTSD constants<>+352(SB), Y2
+	VMAXPD Y1, Y2, Y3
+	VBROADCASTSD constants<>+360(SB), Y1
+	VMINPD Y3, Y1, Y2
+	VBROADCASTSD constants<>+368(SB), Y3
+	VMULPD Y3, Y2, Y1
+	VBROADCASTSD constants<>+376(SB), Y4
+	VADDPD Y4, Y1, Y3
+	VBROADCASTSD constants<>+376(SB), Y4
+	VSUBPD Y4, Y3, Y1
+	VBROADCASTSD constants<>+384(SB), Y4
+	VFNMADD231PD Y4, Y1, Y2
+	VBROADCASTSD constants<>+392(SB), Y4
+	VFNMADD231PD Y4, Y1, Y2
+	VBROADCASTSD constants<>+400(SB), Y1
+	VBROADCASTSD constants<>+408(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+416(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+424(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+432(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+440(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+448(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+456(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+464(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+472(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+480(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VBROADCASTSD constants<>+480(SB), Y4
+	VFMADD213PD Y4, Y2, Y1
+	VPSRLQ $1, Y3, Y2
+	VPSUBQ Y2, Y3, Y4
+	VPSLLQ $52, Y2, Y3
+	VMULPD Y3, Y1, Y2
+	VPSLLQ $52, Y4, Y1
+	VMULPD Y1, Y2, Y3
+	VBROADCASTSD constants<>+616(SB), Y1
+	VMAXPD Y0, Y1, Y2
+	VBROADCASTSD constants<>+480(SB), Y4
+	VSUBPD Y4, Y3, Y1
+	VBROADCASTSD constants<>+552(SB), Y5
+	VMULPD Y5, Y1, Y4
+	VBROADCASTSD constants<>+688(SB), Y1
+	VCMPPD $17, Y1, Y3, Y5
+	VBLENDVPD Y5, Y3, Y4, Y5
+	VBROADCASTSD constants<>+688(SB), Y1
+	VBROADCASTSD constants<>+616(SB), Y4
+	VBROADCASTSD constants<>+480(SB), Y6
+	VCMPPD $17, Y1, Y3, Y7
+	VBLENDVPD Y7, Y4, Y6, Y7
+	VBROADCASTSD constants<>+544(SB), Y4
+	VADDPD Y4, Y5, Y1
+	VDIVPD Y1, Y5, Y4
+	VMULPD Y4, Y4, Y1
+	VBROADCASTSD constants<>+552(SB), Y8
+	VMULPD Y8, Y5, Y6
+	VMULPD Y5, Y6, Y8
+	VBROADCASTSD constants<>+560(SB), Y6
+	VBROADCASTSD constants<>+568(SB), Y9
+	VFMADD213PD Y9, Y1, Y6
+	VBROADCASTSD constants<>+576(SB), Y9
+	VFMADD213PD Y9, Y1, Y6
+	VBROADCASTSD constants<>+584(SB), Y9
+	VFMADD213PD Y9, Y1, Y6
+	VBROADCASTSD constants<>+592(SB), Y9
+	VFMADD213PD Y9, Y1, Y6
+	VBROADCASTSD constants<>+600(SB), Y9
+	VFMADD213PD Y9, Y1, Y6
+	VBROADCASTSD constants<>+608(SB), Y9
+	VFMADD213PD Y9, Y1, Y6
+	VFMADD213PD Y8, Y1, Y6
+	VBROADCASTSD constants<>+392(SB), Y9
+	VMULPD Y9, Y7, Y1
+	VFMADD231PD Y4, Y6, Y1
+	VSUBPD Y1, Y8, Y4
+	VSUBPD Y4, Y5, Y1
+	VBROADCASTSD constants<>+384(SB), Y4
+	VFMADD231PD Y4, Y7, Y1
+	VADDPD Y2, Y1, Y4
+	VBROADCASTSD constants<>+616(SB), Y1
+	VBROADCASTSD constants<>+480(SB), Y2
+	VCMPPD $17, Y1, Y0, Y5
+	VBLENDVPD Y5, Y3, Y2, Y5
+	VBROADCASTSD constants<>+480(SB), Y1
+	VADDPD Y1, Y3, Y0
+	VDIVPD Y0, Y5, Y1
+	CMPQ R8, $4
+	JLT storePartial
+	VMOVUPD Y4, (AX)(SI*1)
+	VMOVUPD Y1, (CX)(SI*1)
+	ADDQ $32, SI
+	SUBQ $4, R8
+	CMPQ R8, $4
+	JGE loop
+partial:
+	CMPQ R8, $0
+	JEQ finish
+	LEAQ ones<>+32(SB), R9
+	SHLQ $3, R8
+	SUBQ R8, R9
+	VMOVDQU (R9), Y15
+	MOVQ $0, R8
+	VMASKMOVPD (BX)(SI*1), Y15, Y0
+	JMP compute
+storePartial:
+	VMASKMOVPD Y4, Y15, (AX)(SI*1)
+	VMASKMOVPD Y1, Y15, (CX)(SI*1)
 finish:
 	VZEROUPPER
 	RET
@@ -784,90 +2103,128 @@ DATA ones<>+48(SB)/8, $0
 DATA ones<>+56(SB)/8, $0
 GLOBL ones<>(SB), NOPTR|RODATA, $64
 
-DATA k80000000<>+0(SB)/4, $0x80000000 // -0
-GLOBL k80000000<>(SB), NOPTR|RODATA, $4
-
-DATA k3fb8aa3b<>+0(SB)/4, $0x3fb8aa3b // 1.4426950216293335
-GLOBL k3fb8aa3b<>(SB), NOPTR|RODATA, $4
-
-DATA k4b40007f<>+0(SB)/4, $0x4b40007f // 1.2583039e+07
-GLOBL k4b40007f<>(SB), NOPTR|RODATA, $4
-
-DATA k3f317218<>+0(SB)/4, $0x3f317218 // 0.6931471824645996
-GLOBL k3f317218<>(SB), NOPTR|RODATA, $4
-
-DATA kb102e308<>+0(SB)/4, $0xb102e308 // -1.9046542121259336e-09
-GLOBL kb102e308<>(SB), NOPTR|RODATA, $4
-
-DATA k3ab511a8<>+0(SB)/4, $0x3ab511a8 // 0.0013814466074109077
-GLOBL k3ab511a8<>(SB), NOPTR|RODATA, $4
-
-DATA k3c091d36<>+0(SB)/4, $0x3c091d36 // 0.008368780836462975
-GLOBL k3c091d36<>(SB), NOPTR|RODATA, $4
-
-DATA k3d2aac7a<>+0(SB)/4, $0x3d2aac7a // 0.04166839271783829
-GLOBL k3d2aac7a<>(SB), NOPTR|RODATA, $4
-
-DATA k3e2aaa48<>+0(SB)/4, $0x3e2aaa48 // 0.1666651964187622
-GLOBL k3e2aaa48<>(SB), NOPTR|RODATA, $4
-
-DATA k3efffffe<>+0(SB)/4, $0x3efffffe // 0.4999999403953552
-GLOBL k3efffffe<>(SB), NOPTR|RODATA, $4
-
-DATA k3f800000<>+0(SB)/4, $0x3f800000 // 1
-GLOBL k3f800000<>(SB), NOPTR|RODATA, $4
-
-DATA kc2300000<>+0(SB)/4, $0xc2300000 // -44
-GLOBL kc2300000<>(SB), NOPTR|RODATA, $4
-
-DATA k00000000<>+0(SB)/4, $0x00000000 // 0
-GLOBL k00000000<>(SB), NOPTR|RODATA, $4
-
-DATA kbb549978<>+0(SB)/4, $0xbb549978 // -0.0032440107315778732
-GLOBL kbb549978<>(SB), NOPTR|RODATA, $4
-
-DATA k3ca29f65<>+0(SB)/4, $0x3ca29f65 // 0.01985139586031437
-GLOBL k3ca29f65<>(SB), NOPTR|RODATA, $4
-
-DATA kbd694e44<>+0(SB)/4, $0xbd694e44 // -0.05695940554141998
-GLOBL kbd694e44<>(SB), NOPTR|RODATA, $4
-
-DATA k3dd9299e<>+0(SB)/4, $0x3dd9299e // 0.10603640973567963
-GLOBL k3dd9299e<>(SB), NOPTR|RODATA, $4
-
-DATA kbe1cbaac<>+0(SB)/4, $0xbe1cbaac // -0.1530558466911316
-GLOBL kbe1cbaac<>(SB), NOPTR|RODATA, $4
-
-DATA k3e497b49<>+0(SB)/4, $0x3e497b49 // 0.19675935804843903
-GLOBL k3e497b49<>(SB), NOPTR|RODATA, $4
-
-DATA kbe7f87c3<>+0(SB)/4, $0xbe7f87c3 // -0.24954132735729218
-GLOBL kbe7f87c3<>(SB), NOPTR|RODATA, $4
-
-DATA k3eaaa640<>+0(SB)/4, $0x3eaaa640 // 0.3332996368408203
-GLOBL k3eaaa640<>(SB), NOPTR|RODATA, $4
-
-DATA kbeffffdf<>+0(SB)/4, $0xbeffffdf // -0.4999990165233612
-GLOBL kbeffffdf<>(SB), NOPTR|RODATA, $4
-
-DATA k7fffffff<>+0(SB)/4, $0x7fffffff // NaN
-GLOBL k7fffffff<>(SB), NOPTR|RODATA, $4
+DATA constants<>+0(SB)/8, $0x7fffffff7fffffff // NaN
+DATA constants<>+8(SB)/8, $0xc2d00000c2d00000 // -104
+DATA constants<>+16(SB)/8, $0x42b2000042b20000 // 89
+DATA constants<>+24(SB)/8, $0x3fb8aa3b3fb8aa3b // 1.4426950216293335
+DATA constants<>+32(SB)/8, $0x4b4000fe4b4000fe // 1.2583166e+07
+DATA constants<>+40(SB)/8, $0x3f3172183f317218 // 0.6931471824645996
+DATA constants<>+48(SB)/8, $0xb102e308b102e308 // -1.9046542121259336e-09
+DATA constants<>+56(SB)/8, $0x3ab511a83ab511a8 // 0.0013814466074109077
+DATA constants<>+64(SB)/8, $0x3c091d363c091d36 // 0.008368780836462975
+DATA constants<>+72(SB)/8, $0x3d2aac7a3d2aac7a // 0.04166839271783829
+DATA constants<>+80(SB)/8, $0x3e2aaa483e2aaa48 // 0.1666651964187622
+DATA constants<>+88(SB)/8, $0x3efffffe3efffffe // 0.4999999403953552
+DATA constants<>+96(SB)/8, $0x3f8000003f800000 // 1
+DATA constants<>+104(SB)/8, $0x4b0000004b000000 // 8.388608e+06
+DATA constants<>+112(SB)/8, $0x0080000000800000 // 1.1754943508222875e-38
+DATA constants<>+120(SB)/8, $0x004afb0d004afb0d // 6.885886766695041e-39
+DATA constants<>+128(SB)/8, $0x4b0000964b000096 // 8.388758e+06
+DATA constants<>+136(SB)/8, $0x4b00007f4b00007f // 8.388735e+06
+DATA constants<>+144(SB)/8, $0x007fffff007fffff // 1.1754942106924411e-38
+DATA constants<>+152(SB)/8, $0x3f3504f33f3504f3 // 0.7071067690849304
+DATA constants<>+160(SB)/8, $0x4000000040000000 // 2
+DATA constants<>+168(SB)/8, $0x3f0000003f000000 // 0.5
+DATA constants<>+176(SB)/8, $0x3e789e263e789e26 // 0.24279078841209412
+DATA constants<>+184(SB)/8, $0x3e91e9ee3e91e9ee // 0.2849878668785095
+DATA constants<>+192(SB)/8, $0x3eccce133eccce13 // 0.40000972151756287
+DATA constants<>+200(SB)/8, $0x3f2aaaaa3f2aaaaa // 0.6666666269302368
+DATA constants<>+208(SB)/8, $0x0000000000000000 // 0
+DATA constants<>+216(SB)/8, $0x7fc000007fc00000 // NaN
+DATA constants<>+224(SB)/8, $0xff800000ff800000 // -Inf
+DATA constants<>+232(SB)/8, $0x7f8000007f800000 // +Inf
+DATA constants<>+240(SB)/8, $0x4120000041200000 // 10
+DATA constants<>+248(SB)/8, $0xc0000000c0000000 // -2
+DATA constants<>+256(SB)/8, $0x4b40007f4b40007f // 1.2583039e+07
+DATA constants<>+264(SB)/8, $0x8000000080000000 // -0
+DATA constants<>+272(SB)/8, $0xc2300000c2300000 // -44
+DATA constants<>+280(SB)/8, $0xbb549978bb549978 // -0.0032440107315778732
+DATA constants<>+288(SB)/8, $0x3ca29f653ca29f65 // 0.01985139586031437
+DATA constants<>+296(SB)/8, $0xbd694e44bd694e44 // -0.05695940554141998
+DATA constants<>+304(SB)/8, $0x3dd9299e3dd9299e // 0.10603640973567963
+DATA constants<>+312(SB)/8, $0xbe1cbaacbe1cbaac // -0.1530558466911316
+DATA constants<>+320(SB)/8, $0x3e497b493e497b49 // 0.19675935804843903
+DATA constants<>+328(SB)/8, $0xbe7f87c3be7f87c3 // -0.24954132735729218
+DATA constants<>+336(SB)/8, $0x3eaaa6403eaaa640 // 0.3332996368408203
+DATA constants<>+344(SB)/8, $0xbeffffdfbeffffdf // -0.4999990165233612
+DATA constants<>+352(SB)/8, $0xc087500000000000 // -746
+DATA constants<>+360(SB)/8, $0x4086300000000000 // 710
+DATA constants<>+368(SB)/8, $0x3ff71547652b82fe // 1.4426950408889634
+DATA constants<>+376(SB)/8, $0x43380000000007fe // 6.75539944105779e+15
+DATA constants<>+384(SB)/8, $0x3fe62e42fefa39ef // 0.6931471805599453
+DATA constants<>+392(SB)/8, $0x3c7abc9e3b39803f // 2.3190468138462996e-17
+DATA constants<>+400(SB)/8, $0x3e5af631b7bc4ef8 // 2.5110036257801614e-08
+DATA constants<>+408(SB)/8, $0x3e928917d443d789 // 2.76200769158137e-07
+DATA constants<>+416(SB)/8, $0x3ec71ddf6bc0e2f0 // 2.7557242372712863e-06
+DATA constants<>+424(SB)/8, $0x3efa019b913e90c2 // 2.4801521319909416e-05
+DATA constants<>+432(SB)/8, $0x3f2a01a01b009526 // 0.0001984126988655934
+DATA constants<>+440(SB)/8, $0x3f56c16c1788a23c // 0.0013888888917198547
+DATA constants<>+448(SB)/8, $0x3f8111111110f809 // 0.008333333333322217
+DATA constants<>+456(SB)/8, $0x3fa5555555553d67 // 0.04166666666662416
+DATA constants<>+464(SB)/8, $0x3fc5555555555558 // 0.16666666666666674
+DATA constants<>+472(SB)/8, $0x3fe0000000000001 // 0.5000000000000001
+DATA constants<>+480(SB)/8, $0x3ff0000000000000 // 1
+DATA constants<>+488(SB)/8, $0x4330000000000000 // 4.503599627370496e+15
+DATA constants<>+496(SB)/8, $0x0010000000000000 // 2.2250738585072014e-308
+DATA constants<>+504(SB)/8, $0x00095f619980c433 // 1.303418089031685e-308
+DATA constants<>+512(SB)/8, $0x4330000000000433 // 4.503599627371571e+15
+DATA constants<>+520(SB)/8, $0x43300000000003ff // 4.503599627371519e+15
+DATA constants<>+528(SB)/8, $0x000fffffffffffff // 2.225073858507201e-308
+DATA constants<>+536(SB)/8, $0x3fe6a09e667f3bcd // 0.7071067811865476
+DATA constants<>+544(SB)/8, $0x4000000000000000 // 2
+DATA constants<>+552(SB)/8, $0x3fe0000000000000 // 0.5
+DATA constants<>+560(SB)/8, $0x3fc2f112df3e5244 // 0.14798198605116586
+DATA constants<>+568(SB)/8, $0x3fc39a09d078c69f // 0.15313837699209373
+DATA constants<>+576(SB)/8, $0x3fc7466496cb03de // 0.1818357216161805
+DATA constants<>+584(SB)/8, $0x3fcc71c51d8e78af // 0.22222198432149784
+DATA constants<>+592(SB)/8, $0x3fd2492494229359 // 0.2857142874366239
+DATA constants<>+600(SB)/8, $0x3fd999999997fa04 // 0.3999999999940942
+DATA constants<>+608(SB)/8, $0x3fe5555555555593 // 0.6666666666666735
+DATA constants<>+616(SB)/8, $0x0000000000000000 // 0
+DATA constants<>+624(SB)/8, $0x7ff8000000000001 // NaN
+DATA constants<>+632(SB)/8, $0xfff0000000000000 // -Inf
+DATA constants<>+640(SB)/8, $0x7ff0000000000000 // +Inf
+DATA constants<>+648(SB)/8, $0x7fffffffffffffff // NaN
+DATA constants<>+656(SB)/8, $0x4034000000000000 // 20
+DATA constants<>+664(SB)/8, $0xc000000000000000 // -2
+DATA constants<>+672(SB)/8, $0x43380000000003ff // 6.755399441056767e+15
+DATA constants<>+680(SB)/8, $0x8000000000000000 // -0
+DATA constants<>+688(SB)/8, $0x3fda827999fcef32 // 0.41421356237309503
+GLOBL constants<>(SB), NOPTR|RODATA, $696
 
 DATA elementwiseTable<>+0(SB)/8, $opAddAVX512<>(SB)
 DATA elementwiseTable<>+8(SB)/8, $opMulAVX512<>(SB)
 DATA elementwiseTable<>+16(SB)/8, $opMulAddAVX512<>(SB)
-DATA elementwiseTable<>+24(SB)/8, $opSoftplusAVX512<>(SB)
-DATA elementwiseTable<>+32(SB)/8, $opSoftplusSigmoidAVX512<>(SB)
-DATA elementwiseTable<>+40(SB)/8, $opSigmoidGradientAVX512<>(SB)
-DATA elementwiseTable<>+48(SB)/8, $opAdamaxAVX512<>(SB)
-DATA elementwiseTable<>+56(SB)/8, $opAddAVX2<>(SB)
-DATA elementwiseTable<>+64(SB)/8, $opMulAVX2<>(SB)
-DATA elementwiseTable<>+72(SB)/8, $opMulAddAVX2<>(SB)
-DATA elementwiseTable<>+80(SB)/8, $opSoftplusAVX2<>(SB)
-DATA elementwiseTable<>+88(SB)/8, $opSoftplusSigmoidAVX2<>(SB)
-DATA elementwiseTable<>+96(SB)/8, $opSigmoidGradientAVX2<>(SB)
-DATA elementwiseTable<>+104(SB)/8, $opAdamaxAVX2<>(SB)
-GLOBL elementwiseTable<>(SB), RODATA, $112
+DATA elementwiseTable<>+24(SB)/8, $opScaleShiftAVX512<>(SB)
+DATA elementwiseTable<>+32(SB)/8, $opSigmoidGradientAVX512<>(SB)
+DATA elementwiseTable<>+40(SB)/8, $opAdamaxAVX512<>(SB)
+DATA elementwiseTable<>+48(SB)/8, $opExpAVX512<>(SB)
+DATA elementwiseTable<>+56(SB)/8, $opLogAVX512<>(SB)
+DATA elementwiseTable<>+64(SB)/8, $opTanhAVX512<>(SB)
+DATA elementwiseTable<>+72(SB)/8, $opSigmoidAVX512<>(SB)
+DATA elementwiseTable<>+80(SB)/8, $opSoftplusSigmoidAVX512<>(SB)
+DATA elementwiseTable<>+88(SB)/8, $opExp64AVX512<>(SB)
+DATA elementwiseTable<>+96(SB)/8, $opLog64AVX512<>(SB)
+DATA elementwiseTable<>+104(SB)/8, $opTanh64AVX512<>(SB)
+DATA elementwiseTable<>+112(SB)/8, $opSigmoid64AVX512<>(SB)
+DATA elementwiseTable<>+120(SB)/8, $opSoftplusSigmoid64AVX512<>(SB)
+DATA elementwiseTable<>+128(SB)/8, $opAddAVX2<>(SB)
+DATA elementwiseTable<>+136(SB)/8, $opMulAVX2<>(SB)
+DATA elementwiseTable<>+144(SB)/8, $opMulAddAVX2<>(SB)
+DATA elementwiseTable<>+152(SB)/8, $opScaleShiftAVX2<>(SB)
+DATA elementwiseTable<>+160(SB)/8, $opSigmoidGradientAVX2<>(SB)
+DATA elementwiseTable<>+168(SB)/8, $opAdamaxAVX2<>(SB)
+DATA elementwiseTable<>+176(SB)/8, $opExpAVX2<>(SB)
+DATA elementwiseTable<>+184(SB)/8, $opLogAVX2<>(SB)
+DATA elementwiseTable<>+192(SB)/8, $opTanhAVX2<>(SB)
+DATA elementwiseTable<>+200(SB)/8, $opSigmoidAVX2<>(SB)
+DATA elementwiseTable<>+208(SB)/8, $opSoftplusSigmoidAVX2<>(SB)
+DATA elementwiseTable<>+216(SB)/8, $opExp64AVX2<>(SB)
+DATA elementwiseTable<>+224(SB)/8, $opLog64AVX2<>(SB)
+DATA elementwiseTable<>+232(SB)/8, $opTanh64AVX2<>(SB)
+DATA elementwiseTable<>+240(SB)/8, $opSigmoid64AVX2<>(SB)
+DATA elementwiseTable<>+248(SB)/8, $opSoftplusSigmoid64AVX2<>(SB)
+GLOBL elementwiseTable<>(SB), RODATA, $256
 
 // func callElementwise(kernel int, args *elementwiseArgs)
 TEXT ·callElementwise(SB), NOSPLIT, $0-16

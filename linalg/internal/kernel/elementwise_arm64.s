@@ -30,10 +30,10 @@ loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 	WORD $0x3ce56861 // ldr q1, [x3, x5]
 compute:
-	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e21d402 // fadd v2.4s, v0.4s, v1.4s
 	CMP $4, R6
 	BLT storePartial
-	WORD $0x3ca56820 // str q0, [x1, x5]
+	WORD $0x3ca56822 // str q2, [x1, x5]
 	ADD $16, R5
 	SUB $4, R6
 	CMP $4, R6
@@ -45,7 +45,7 @@ partial:
 	FMOVS (R3)(R5), F1
 	JMP compute
 storePartial:
-	FMOVS F0, (R1)(R5)
+	FMOVS F2, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
 	JMP partial
@@ -66,10 +66,10 @@ loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 	WORD $0x3ce56861 // ldr q1, [x3, x5]
 compute:
-	WORD $0x6e21dc00 // fmul v0.4s, v0.4s, v1.4s
+	WORD $0x6e21dc02 // fmul v2.4s, v0.4s, v1.4s
 	CMP $4, R6
 	BLT storePartial
-	WORD $0x3ca56820 // str q0, [x1, x5]
+	WORD $0x3ca56822 // str q2, [x1, x5]
 	ADD $16, R5
 	SUB $4, R6
 	CMP $4, R6
@@ -81,7 +81,7 @@ partial:
 	FMOVS (R3)(R5), F1
 	JMP compute
 storePartial:
-	FMOVS F0, (R1)(R5)
+	FMOVS F2, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
 	JMP partial
@@ -104,7 +104,7 @@ loop:
 	WORD $0x3ce56861 // ldr q1, [x3, x5]
 	WORD $0x3ce56882 // ldr q2, [x4, x5]
 compute:
-	WORD $0x4e21cc02 // fmla v2.4s, v0.4s, v1.4s
+	WORD $0x4e20cc22 // fmla v2.4s, v1.4s, v0.4s
 	CMP $4, R6
 	BLT storePartial
 	WORD $0x3ca56822 // str q2, [x1, x5]
@@ -127,77 +127,27 @@ storePartial:
 finish:
 	RET
 
-// y = log(1 + eᵃ)
-TEXT opSoftplusNEON<>(SB), NOSPLIT, $0-16
+// y = scale·a + shift
+TEXT opScaleShiftNEON<>(SB), NOSPLIT, $0-16
 	MOVD elementwiseArgs_y(R0), R1
 	MOVD elementwiseArgs_a(R0), R2
 	MOVD elementwiseArgs_n(R0), R6
 	MOVD $0, R5
 	MOVD $constants<>(SB), R7
+	FMOVS elementwiseArgs_scale(R0), F1
+	VDUP V1.S[0], V1.S4
+	FMOVS elementwiseArgs_shift(R0), F2
+	VDUP V2.S[0], V2.S4
 	CMP $4, R6
 	BLT partial
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 compute:
-	FMOVQ 0(R7), F1
-	WORD $0x4ea11c01 // orr v1.16b, v0.16b, v1.16b
-	// e^−|x| = eʳ·2ⁿ for n = round(−|x|/log 2) and r = −|x| − n·log 2
-	FMOVQ 16(R7), F2
-	WORD $0x6e22dc22 // fmul v2.4s, v1.4s, v2.4s
-	FMOVQ 32(R7), F3
-	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
-	FMOVQ 32(R7), F3
-	WORD $0x4ea3d443 // fsub v3.4s, v2.4s, v3.4s
-	VMOV V1.B16, V4.B16
-	FMOVQ 48(R7), F5
-	WORD $0x4ea3cca4 // fmls v4.4s, v5.4s, v3.4s
-	FMOVQ 64(R7), F5
-	WORD $0x4ea3cca4 // fmls v4.4s, v5.4s, v3.4s
-	FMOVQ 80(R7), F3
-	FMOVQ 96(R7), F5
-	WORD $0x4e24cca3 // fmla v3.4s, v5.4s, v4.4s
-	FMOVQ 112(R7), F5
-	WORD $0x4e24cc65 // fmla v5.4s, v3.4s, v4.4s
-	FMOVQ 128(R7), F3
-	WORD $0x4e24cca3 // fmla v3.4s, v5.4s, v4.4s
-	FMOVQ 144(R7), F5
-	WORD $0x4e24cc65 // fmla v5.4s, v3.4s, v4.4s
-	FMOVQ 160(R7), F3
-	WORD $0x4e24cca3 // fmla v3.4s, v5.4s, v4.4s
-	FMOVQ 160(R7), F5
-	WORD $0x4e24cc65 // fmla v5.4s, v3.4s, v4.4s
-	VSHL $23, V2.S4, V2.S4
-	WORD $0x6e22dca2 // fmul v2.4s, v5.4s, v2.4s
-	FMOVQ 176(R7), F4
-	WORD $0x6ea1e483 // fcmgt v3.4s, v4.4s, v1.4s
-	FMOVQ 192(R7), F1
-	WORD $0x6e621c23 // bsl v3.16b, v1.16b, v2.16b
-	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
-	FMOVQ 208(R7), F1
-	FMOVQ 224(R7), F2
-	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
-	FMOVQ 240(R7), F2
-	WORD $0x4e23cc22 // fmla v2.4s, v1.4s, v3.4s
-	FMOVQ 256(R7), F1
-	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
-	FMOVQ 272(R7), F2
-	WORD $0x4e23cc22 // fmla v2.4s, v1.4s, v3.4s
-	FMOVQ 288(R7), F1
-	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
-	FMOVQ 304(R7), F2
-	WORD $0x4e23cc22 // fmla v2.4s, v1.4s, v3.4s
-	FMOVQ 320(R7), F1
-	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
-	FMOVQ 336(R7), F2
-	WORD $0x4e23cc22 // fmla v2.4s, v1.4s, v3.4s
-	FMOVQ 160(R7), F1
-	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
-	FMOVQ 192(R7), F2
-	WORD $0x4e20f440 // fmax v0.4s, v2.4s, v0.4s
-	WORD $0x4e23cc20 // fmla v0.4s, v1.4s, v3.4s
+	VMOV V2.B16, V3.B16
+	WORD $0x4e20cc23 // fmla v3.4s, v1.4s, v0.4s
 	CMP $4, R6
 	BLT storePartial
-	WORD $0x3ca56820 // str q0, [x1, x5]
+	WORD $0x3ca56823 // str q3, [x1, x5]
 	ADD $16, R5
 	SUB $4, R6
 	CMP $4, R6
@@ -208,106 +158,7 @@ partial:
 	FMOVS (R2)(R5), F0
 	JMP compute
 storePartial:
-	FMOVS F0, (R1)(R5)
-	ADD $4, R5
-	SUB $1, R6
-	JMP partial
-finish:
-	RET
-
-// y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)
-TEXT opSoftplusSigmoidNEON<>(SB), NOSPLIT, $0-16
-	MOVD elementwiseArgs_y(R0), R1
-	MOVD elementwiseArgs_b(R0), R3
-	MOVD elementwiseArgs_a(R0), R2
-	MOVD elementwiseArgs_n(R0), R6
-	MOVD $0, R5
-	MOVD $constants<>(SB), R7
-	CMP $4, R6
-	BLT partial
-loop:
-	WORD $0x3ce56840 // ldr q0, [x2, x5]
-compute:
-	FMOVQ 0(R7), F1
-	WORD $0x4ea11c01 // orr v1.16b, v0.16b, v1.16b
-	// e^−|x| = eʳ·2ⁿ for n = round(−|x|/log 2) and r = −|x| − n·log 2
-	FMOVQ 16(R7), F2
-	WORD $0x6e22dc22 // fmul v2.4s, v1.4s, v2.4s
-	FMOVQ 32(R7), F3
-	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
-	FMOVQ 32(R7), F3
-	WORD $0x4ea3d443 // fsub v3.4s, v2.4s, v3.4s
-	VMOV V1.B16, V4.B16
-	FMOVQ 48(R7), F5
-	WORD $0x4ea3cca4 // fmls v4.4s, v5.4s, v3.4s
-	FMOVQ 64(R7), F5
-	WORD $0x4ea3cca4 // fmls v4.4s, v5.4s, v3.4s
-	FMOVQ 80(R7), F3
-	FMOVQ 96(R7), F5
-	WORD $0x4e24cca3 // fmla v3.4s, v5.4s, v4.4s
-	FMOVQ 112(R7), F5
-	WORD $0x4e24cc65 // fmla v5.4s, v3.4s, v4.4s
-	FMOVQ 128(R7), F3
-	WORD $0x4e24cca3 // fmla v3.4s, v5.4s, v4.4s
-	FMOVQ 144(R7), F5
-	WORD $0x4e24cc65 // fmla v5.4s, v3.4s, v4.4s
-	FMOVQ 160(R7), F3
-	WORD $0x4e24cca3 // fmla v3.4s, v5.4s, v4.4s
-	FMOVQ 160(R7), F5
-	WORD $0x4e24cc65 // fmla v5.4s, v3.4s, v4.4s
-	VSHL $23, V2.S4, V2.S4
-	WORD $0x6e22dca2 // fmul v2.4s, v5.4s, v2.4s
-	FMOVQ 176(R7), F4
-	WORD $0x6ea1e483 // fcmgt v3.4s, v4.4s, v1.4s
-	FMOVQ 192(R7), F1
-	WORD $0x6e621c23 // bsl v3.16b, v1.16b, v2.16b
-	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
-	FMOVQ 208(R7), F1
-	FMOVQ 224(R7), F2
-	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
-	FMOVQ 240(R7), F2
-	WORD $0x4e23cc22 // fmla v2.4s, v1.4s, v3.4s
-	FMOVQ 256(R7), F1
-	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
-	FMOVQ 272(R7), F2
-	WORD $0x4e23cc22 // fmla v2.4s, v1.4s, v3.4s
-	FMOVQ 288(R7), F1
-	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
-	FMOVQ 304(R7), F2
-	WORD $0x4e23cc22 // fmla v2.4s, v1.4s, v3.4s
-	FMOVQ 320(R7), F1
-	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
-	FMOVQ 336(R7), F2
-	WORD $0x4e23cc22 // fmla v2.4s, v1.4s, v3.4s
-	FMOVQ 160(R7), F1
-	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
-	FMOVQ 192(R7), F2
-	WORD $0x4e20f442 // fmax v2.4s, v2.4s, v0.4s
-	WORD $0x4e23cc22 // fmla v2.4s, v1.4s, v3.4s
-	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
-	FMOVQ 192(R7), F4
-	WORD $0x6ea0e481 // fcmgt v1.4s, v4.4s, v0.4s
-	FMOVQ 160(R7), F0
-	WORD $0x6e601c61 // bsl v1.16b, v3.16b, v0.16b
-	FMOVQ 160(R7), F0
-	WORD $0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD $0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
-	CMP $4, R6
-	BLT storePartial
-	WORD $0x3ca56822 // str q2, [x1, x5]
-	WORD $0x3ca56860 // str q0, [x3, x5]
-	ADD $16, R5
-	SUB $4, R6
-	CMP $4, R6
-	BGE loop
-partial:
-	CMP $0, R6
-	BEQ finish
-	FMOVS (R2)(R5), F0
-	JMP compute
-storePartial:
-	FMOVS F2, (R1)(R5)
-	FMOVS F0, (R3)(R5)
+	FMOVS F3, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
 	JMP partial
@@ -330,10 +181,10 @@ loop:
 compute:
 	VMOV V1.B16, V2.B16
 	WORD $0x4ea1cc22 // fmls v2.4s, v1.4s, v1.4s
-	WORD $0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	WORD $0x6e20dc41 // fmul v1.4s, v2.4s, v0.4s
 	CMP $4, R6
 	BLT storePartial
-	WORD $0x3ca56820 // str q0, [x1, x5]
+	WORD $0x3ca56821 // str q1, [x1, x5]
 	ADD $16, R5
 	SUB $4, R6
 	CMP $4, R6
@@ -345,7 +196,7 @@ partial:
 	FMOVS (R3)(R5), F1
 	JMP compute
 storePartial:
-	FMOVS F0, (R1)(R5)
+	FMOVS F1, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
 	JMP partial
@@ -355,44 +206,44 @@ finish:
 // a step of Adamax for parameters y, moving averages b and c and gradient a
 TEXT opAdamaxNEON<>(SB), NOSPLIT, $0-16
 	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
 	MOVD elementwiseArgs_b(R0), R3
 	MOVD elementwiseArgs_c(R0), R4
-	MOVD elementwiseArgs_a(R0), R2
 	MOVD elementwiseArgs_n(R0), R6
 	MOVD $0, R5
 	MOVD $constants<>(SB), R7
-	FMOVS elementwiseArgs_beta1(R0), F0
-	VDUP V0.S[0], V0.S4
-	FMOVS elementwiseArgs_rest1(R0), F1
-	VDUP V1.S[0], V1.S4
-	FMOVS elementwiseArgs_beta2(R0), F2
-	VDUP V2.S[0], V2.S4
-	FMOVS elementwiseArgs_rate(R0), F3
-	VDUP V3.S[0], V3.S4
-	FMOVS elementwiseArgs_epsilon(R0), F4
+	FMOVS elementwiseArgs_beta1(R0), F4
 	VDUP V4.S[0], V4.S4
+	FMOVS elementwiseArgs_rest1(R0), F5
+	VDUP V5.S[0], V5.S4
+	FMOVS elementwiseArgs_beta2(R0), F6
+	VDUP V6.S[0], V6.S4
+	FMOVS elementwiseArgs_rate(R0), F7
+	VDUP V7.S[0], V7.S4
+	FMOVS elementwiseArgs_epsilon(R0), F8
+	VDUP V8.S[0], V8.S4
 	CMP $4, R6
 	BLT partial
 loop:
-	WORD $0x3ce56825 // ldr q5, [x1, x5]
-	WORD $0x3ce56866 // ldr q6, [x3, x5]
-	WORD $0x3ce56887 // ldr q7, [x4, x5]
-	WORD $0x3ce56848 // ldr q8, [x2, x5]
+	WORD $0x3ce56820 // ldr q0, [x1, x5]
+	WORD $0x3ce56861 // ldr q1, [x3, x5]
+	WORD $0x3ce56882 // ldr q2, [x4, x5]
+	WORD $0x3ce56843 // ldr q3, [x2, x5]
 compute:
-	WORD $0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
-	WORD $0x4e28cc26 // fmla v6.4s, v1.4s, v8.4s
-	WORD $0x6e22dce7 // fmul v7.4s, v7.4s, v2.4s
-	FMOVQ 352(R7), F9
-	WORD $0x4e291d08 // and v8.16b, v8.16b, v9.16b
-	WORD $0x4e28f4e7 // fmax v7.4s, v7.4s, v8.4s
-	WORD $0x4e24d4e8 // fadd v8.4s, v7.4s, v4.4s
-	WORD $0x6e28fcc8 // fdiv v8.4s, v6.4s, v8.4s
-	WORD $0x4e23cd05 // fmla v5.4s, v8.4s, v3.4s
+	WORD $0x6e24dc29 // fmul v9.4s, v1.4s, v4.4s
+	WORD $0x4e25cc69 // fmla v9.4s, v3.4s, v5.4s
+	WORD $0x6e26dc41 // fmul v1.4s, v2.4s, v6.4s
+	FMOVQ 0(R7), F10
+	WORD $0x4e2a1c62 // and v2.16b, v3.16b, v10.16b
+	WORD $0x4e22f423 // fmax v3.4s, v1.4s, v2.4s
+	WORD $0x4e28d461 // fadd v1.4s, v3.4s, v8.4s
+	WORD $0x6e21fd22 // fdiv v2.4s, v9.4s, v1.4s
+	WORD $0x4e22cce0 // fmla v0.4s, v7.4s, v2.4s
 	CMP $4, R6
 	BLT storePartial
-	WORD $0x3ca56825 // str q5, [x1, x5]
-	WORD $0x3ca56866 // str q6, [x3, x5]
-	WORD $0x3ca56887 // str q7, [x4, x5]
+	WORD $0x3ca56820 // str q0, [x1, x5]
+	WORD $0x3ca56869 // str q9, [x3, x5]
+	WORD $0x3ca56883 // str q3, [x4, x5]
 	ADD $16, R5
 	SUB $4, R6
 	CMP $4, R6
@@ -400,76 +251,1078 @@ compute:
 partial:
 	CMP $0, R6
 	BEQ finish
-	FMOVS (R1)(R5), F5
-	FMOVS (R3)(R5), F6
-	FMOVS (R4)(R5), F7
-	FMOVS (R2)(R5), F8
+	FMOVS (R1)(R5), F0
+	FMOVS (R3)(R5), F1
+	FMOVS (R4)(R5), F2
+	FMOVS (R2)(R5), F3
 	JMP compute
 storePartial:
-	FMOVS F5, (R1)(R5)
-	FMOVS F6, (R3)(R5)
-	FMOVS F7, (R4)(R5)
+	FMOVS F0, (R1)(R5)
+	FMOVS F9, (R3)(R5)
+	FMOVS F3, (R4)(R5)
 	ADD $4, R5
 	SUB $1, R6
 	JMP partial
 finish:
 	RET
-DATA constants<>+0(SB)/8, $0x8000000080000000
-DATA constants<>+8(SB)/8, $0x8000000080000000 // -0
-DATA constants<>+16(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA constants<>+24(SB)/8, $0x3fb8aa3b3fb8aa3b // 1.4426950216293335
-DATA constants<>+32(SB)/8, $0x4b40007f4b40007f
-DATA constants<>+40(SB)/8, $0x4b40007f4b40007f // 1.2583039e+07
-DATA constants<>+48(SB)/8, $0x3f3172183f317218
-DATA constants<>+56(SB)/8, $0x3f3172183f317218 // 0.6931471824645996
-DATA constants<>+64(SB)/8, $0xb102e308b102e308
-DATA constants<>+72(SB)/8, $0xb102e308b102e308 // -1.9046542121259336e-09
-DATA constants<>+80(SB)/8, $0x3c091d363c091d36
-DATA constants<>+88(SB)/8, $0x3c091d363c091d36 // 0.008368780836462975
-DATA constants<>+96(SB)/8, $0x3ab511a83ab511a8
-DATA constants<>+104(SB)/8, $0x3ab511a83ab511a8 // 0.0013814466074109077
-DATA constants<>+112(SB)/8, $0x3d2aac7a3d2aac7a
-DATA constants<>+120(SB)/8, $0x3d2aac7a3d2aac7a // 0.04166839271783829
-DATA constants<>+128(SB)/8, $0x3e2aaa483e2aaa48
-DATA constants<>+136(SB)/8, $0x3e2aaa483e2aaa48 // 0.1666651964187622
-DATA constants<>+144(SB)/8, $0x3efffffe3efffffe
-DATA constants<>+152(SB)/8, $0x3efffffe3efffffe // 0.4999999403953552
-DATA constants<>+160(SB)/8, $0x3f8000003f800000
-DATA constants<>+168(SB)/8, $0x3f8000003f800000 // 1
-DATA constants<>+176(SB)/8, $0xc2300000c2300000
-DATA constants<>+184(SB)/8, $0xc2300000c2300000 // -44
-DATA constants<>+192(SB)/8, $0x0000000000000000
-DATA constants<>+200(SB)/8, $0x0000000000000000 // 0
-DATA constants<>+208(SB)/8, $0x3ca29f653ca29f65
-DATA constants<>+216(SB)/8, $0x3ca29f653ca29f65 // 0.01985139586031437
-DATA constants<>+224(SB)/8, $0xbb549978bb549978
-DATA constants<>+232(SB)/8, $0xbb549978bb549978 // -0.0032440107315778732
-DATA constants<>+240(SB)/8, $0xbd694e44bd694e44
-DATA constants<>+248(SB)/8, $0xbd694e44bd694e44 // -0.05695940554141998
-DATA constants<>+256(SB)/8, $0x3dd9299e3dd9299e
-DATA constants<>+264(SB)/8, $0x3dd9299e3dd9299e // 0.10603640973567963
-DATA constants<>+272(SB)/8, $0xbe1cbaacbe1cbaac
-DATA constants<>+280(SB)/8, $0xbe1cbaacbe1cbaac // -0.1530558466911316
-DATA constants<>+288(SB)/8, $0x3e497b493e497b49
-DATA constants<>+296(SB)/8, $0x3e497b493e497b49 // 0.19675935804843903
-DATA constants<>+304(SB)/8, $0xbe7f87c3be7f87c3
-DATA constants<>+312(SB)/8, $0xbe7f87c3be7f87c3 // -0.24954132735729218
-DATA constants<>+320(SB)/8, $0x3eaaa6403eaaa640
-DATA constants<>+328(SB)/8, $0x3eaaa6403eaaa640 // 0.3332996368408203
-DATA constants<>+336(SB)/8, $0xbeffffdfbeffffdf
-DATA constants<>+344(SB)/8, $0xbeffffdfbeffffdf // -0.4999990165233612
-DATA constants<>+352(SB)/8, $0x7fffffff7fffffff
-DATA constants<>+360(SB)/8, $0x7fffffff7fffffff // NaN
-GLOBL constants<>(SB), NOPTR|RODATA, $368
+
+// y = eᵃ in float32
+TEXT opExpNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_n(R0), R6
+	MOVD $0, R5
+	MOVD $constants<>(SB), R7
+	CMP $4, R6
+	BLT partial
+loop:
+	WORD $0x3ce56840 // ldr q0, [x2, x5]
+compute:
+	FMOVQ 16(R7), F1
+	WORD $0x4e20f422 // fmax v2.4s, v1.4s, v0.4s
+	FMOVQ 32(R7), F0
+	WORD $0x4ea2f401 // fmin v1.4s, v0.4s, v2.4s
+	FMOVQ 48(R7), F2
+	WORD $0x6e22dc20 // fmul v0.4s, v1.4s, v2.4s
+	FMOVQ 64(R7), F3
+	WORD $0x4e23d402 // fadd v2.4s, v0.4s, v3.4s
+	FMOVQ 64(R7), F3
+	WORD $0x4ea3d440 // fsub v0.4s, v2.4s, v3.4s
+	FMOVQ 80(R7), F3
+	WORD $0x4ea3cc01 // fmls v1.4s, v0.4s, v3.4s
+	FMOVQ 96(R7), F3
+	WORD $0x4ea3cc01 // fmls v1.4s, v0.4s, v3.4s
+	FMOVQ 112(R7), F0
+	FMOVQ 128(R7), F3
+	WORD $0x4e23cc20 // fmla v0.4s, v1.4s, v3.4s
+	FMOVQ 144(R7), F3
+	WORD $0x4e20cc23 // fmla v3.4s, v1.4s, v0.4s
+	FMOVQ 160(R7), F0
+	WORD $0x4e23cc20 // fmla v0.4s, v1.4s, v3.4s
+	FMOVQ 176(R7), F3
+	WORD $0x4e20cc23 // fmla v3.4s, v1.4s, v0.4s
+	FMOVQ 192(R7), F0
+	WORD $0x4e23cc20 // fmla v0.4s, v1.4s, v3.4s
+	FMOVQ 192(R7), F3
+	WORD $0x4e20cc23 // fmla v3.4s, v1.4s, v0.4s
+	VUSHR $1, V2.S4, V0.S4
+	WORD $0x6ea08441 // sub v1.4s, v2.4s, v0.4s
+	VSHL $23, V0.S4, V2.S4
+	WORD $0x6e22dc60 // fmul v0.4s, v3.4s, v2.4s
+	VSHL $23, V1.S4, V2.S4
+	WORD $0x6e22dc01 // fmul v1.4s, v0.4s, v2.4s
+	CMP $4, R6
+	BLT storePartial
+	WORD $0x3ca56821 // str q1, [x1, x5]
+	ADD $16, R5
+	SUB $4, R6
+	CMP $4, R6
+	BGE loop
+partial:
+	CMP $0, R6
+	BEQ finish
+	FMOVS (R2)(R5), F0
+	JMP compute
+storePartial:
+	FMOVS F1, (R1)(R5)
+	ADD $4, R5
+	SUB $1, R6
+	JMP partial
+finish:
+	RET
+
+// y = log a in float32
+TEXT opLogNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_n(R0), R6
+	MOVD $0, R5
+	MOVD $constants<>(SB), R7
+	CMP $4, R6
+	BLT partial
+loop:
+	WORD $0x3ce56840 // ldr q0, [x2, x5]
+compute:
+	FMOVQ 208(R7), F2
+	WORD $0x6e22dc01 // fmul v1.4s, v0.4s, v2.4s
+	FMOVQ 224(R7), F2
+	WORD $0x6ea0e443 // fcmgt v3.4s, v2.4s, v0.4s
+	WORD $0x6e601c23 // bsl v3.16b, v1.16b, v0.16b
+	FMOVQ 240(R7), F2
+	WORD $0x4ea28461 // add v1.4s, v3.4s, v2.4s
+	VUSHR $23, V1.S4, V2.S4
+	FMOVQ 208(R7), F4
+	WORD $0x4ea41c43 // orr v3.16b, v2.16b, v4.16b
+	FMOVQ 224(R7), F2
+	FMOVQ 256(R7), F4
+	FMOVQ 272(R7), F5
+	WORD $0x6ea0e446 // fcmgt v6.4s, v2.4s, v0.4s
+	WORD $0x6e651c86 // bsl v6.16b, v4.16b, v5.16b
+	WORD $0x4ea6d462 // fsub v2.4s, v3.4s, v6.4s
+	FMOVQ 288(R7), F4
+	WORD $0x4e241c23 // and v3.16b, v1.16b, v4.16b
+	FMOVQ 304(R7), F4
+	WORD $0x4ea48461 // add v1.4s, v3.4s, v4.4s
+	FMOVQ 192(R7), F4
+	WORD $0x4ea4d423 // fsub v3.4s, v1.4s, v4.4s
+	FMOVQ 320(R7), F4
+	WORD $0x4e24d461 // fadd v1.4s, v3.4s, v4.4s
+	WORD $0x6e21fc64 // fdiv v4.4s, v3.4s, v1.4s
+	WORD $0x6e24dc81 // fmul v1.4s, v4.4s, v4.4s
+	FMOVQ 336(R7), F6
+	WORD $0x6e26dc65 // fmul v5.4s, v3.4s, v6.4s
+	WORD $0x6e23dca6 // fmul v6.4s, v5.4s, v3.4s
+	FMOVQ 352(R7), F5
+	FMOVQ 368(R7), F7
+	WORD $0x4e27cc25 // fmla v5.4s, v1.4s, v7.4s
+	FMOVQ 384(R7), F7
+	WORD $0x4e25cc27 // fmla v7.4s, v1.4s, v5.4s
+	FMOVQ 400(R7), F5
+	WORD $0x4e27cc25 // fmla v5.4s, v1.4s, v7.4s
+	VMOV V6.B16, V7.B16
+	WORD $0x4e25cc27 // fmla v7.4s, v1.4s, v5.4s
+	FMOVQ 96(R7), F5
+	WORD $0x6e25dc41 // fmul v1.4s, v2.4s, v5.4s
+	WORD $0x4e24cce1 // fmla v1.4s, v7.4s, v4.4s
+	WORD $0x4ea1d4c4 // fsub v4.4s, v6.4s, v1.4s
+	WORD $0x4ea4d461 // fsub v1.4s, v3.4s, v4.4s
+	FMOVQ 80(R7), F3
+	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
+	FMOVQ 416(R7), F2
+	FMOVQ 432(R7), F3
+	FMOVQ 448(R7), F4
+	WORD $0x6ea0e445 // fcmgt v5.4s, v2.4s, v0.4s
+	WORD $0x6e641c65 // bsl v5.16b, v3.16b, v4.16b
+	FMOVQ 416(R7), F2
+	WORD $0x6ea2e403 // fcmgt v3.4s, v0.4s, v2.4s
+	WORD $0x6e651c23 // bsl v3.16b, v1.16b, v5.16b
+	FMOVQ 464(R7), F1
+	WORD $0x6ea0e422 // fcmgt v2.4s, v1.4s, v0.4s
+	WORD $0x6e601c62 // bsl v2.16b, v3.16b, v0.16b
+	CMP $4, R6
+	BLT storePartial
+	WORD $0x3ca56822 // str q2, [x1, x5]
+	ADD $16, R5
+	SUB $4, R6
+	CMP $4, R6
+	BGE loop
+partial:
+	CMP $0, R6
+	BEQ finish
+	FMOVS (R2)(R5), F0
+	JMP compute
+storePartial:
+	FMOVS F2, (R1)(R5)
+	ADD $4, R5
+	SUB $1, R6
+	JMP partial
+finish:
+	RET
+
+// y = tanh a in float32
+TEXT opTanhNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_n(R0), R6
+	MOVD $0, R5
+	MOVD $constants<>(SB), R7
+	CMP $4, R6
+	BLT partial
+loop:
+	WORD $0x3ce56840 // ldr q0, [x2, x5]
+compute:
+	FMOVQ 0(R7), F2
+	WORD $0x4e221c01 // and v1.16b, v0.16b, v2.16b
+	FMOVQ 480(R7), F2
+	WORD $0x4ea1f443 // fmin v3.4s, v2.4s, v1.4s
+	FMOVQ 496(R7), F2
+	WORD $0x6e22dc61 // fmul v1.4s, v3.4s, v2.4s
+	FMOVQ 48(R7), F3
+	WORD $0x6e23dc22 // fmul v2.4s, v1.4s, v3.4s
+	FMOVQ 512(R7), F4
+	WORD $0x4e24d443 // fadd v3.4s, v2.4s, v4.4s
+	FMOVQ 512(R7), F4
+	WORD $0x4ea4d462 // fsub v2.4s, v3.4s, v4.4s
+	FMOVQ 80(R7), F4
+	WORD $0x4ea4cc41 // fmls v1.4s, v2.4s, v4.4s
+	VMOV V1.B16, V4.B16
+	FMOVQ 96(R7), F5
+	WORD $0x4ea5cc44 // fmls v4.4s, v2.4s, v5.4s
+	WORD $0x4ea4d425 // fsub v5.4s, v1.4s, v4.4s
+	FMOVQ 96(R7), F1
+	WORD $0x4ea1cc45 // fmls v5.4s, v2.4s, v1.4s
+	FMOVQ 112(R7), F1
+	FMOVQ 128(R7), F2
+	WORD $0x4e22cc81 // fmla v1.4s, v4.4s, v2.4s
+	FMOVQ 144(R7), F2
+	WORD $0x4e21cc82 // fmla v2.4s, v4.4s, v1.4s
+	FMOVQ 160(R7), F1
+	WORD $0x4e22cc81 // fmla v1.4s, v4.4s, v2.4s
+	FMOVQ 176(R7), F2
+	WORD $0x4e21cc82 // fmla v2.4s, v4.4s, v1.4s
+	WORD $0x6e24dc81 // fmul v1.4s, v4.4s, v4.4s
+	WORD $0x4e22cc25 // fmla v5.4s, v1.4s, v2.4s
+	WORD $0x4e25d481 // fadd v1.4s, v4.4s, v5.4s
+	VSHL $23, V3.S4, V2.S4
+	FMOVQ 192(R7), F3
+	WORD $0x4ea2d464 // fsub v4.4s, v3.4s, v2.4s
+	WORD $0x4ea2cc24 // fmls v4.4s, v1.4s, v2.4s
+	FMOVQ 192(R7), F5
+	WORD $0x4e25d443 // fadd v3.4s, v2.4s, v5.4s
+	WORD $0x4e22cc23 // fmla v3.4s, v1.4s, v2.4s
+	WORD $0x6e23fc81 // fdiv v1.4s, v4.4s, v3.4s
+	FMOVQ 528(R7), F3
+	WORD $0x4e231c02 // and v2.16b, v0.16b, v3.16b
+	WORD $0x4ea21c20 // orr v0.16b, v1.16b, v2.16b
+	CMP $4, R6
+	BLT storePartial
+	WORD $0x3ca56820 // str q0, [x1, x5]
+	ADD $16, R5
+	SUB $4, R6
+	CMP $4, R6
+	BGE loop
+partial:
+	CMP $0, R6
+	BEQ finish
+	FMOVS (R2)(R5), F0
+	JMP compute
+storePartial:
+	FMOVS F0, (R1)(R5)
+	ADD $4, R5
+	SUB $1, R6
+	JMP partial
+finish:
+	RET
+
+// y = 1/(1 + e⁻ᵃ) in float32
+TEXT opSigmoidNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_n(R0), R6
+	MOVD $0, R5
+	MOVD $constants<>(SB), R7
+	CMP $4, R6
+	BLT partial
+loop:
+	WORD $0x3ce56840 // ldr q0, [x2, x5]
+compute:
+	FMOVQ 528(R7), F2
+	WORD $0x4ea21c01 // orr v1.16b, v0.16b, v2.16b
+	FMOVQ 48(R7), F3
+	WORD $0x6e23dc22 // fmul v2.4s, v1.4s, v3.4s
+	FMOVQ 512(R7), F4
+	WORD $0x4e24d443 // fadd v3.4s, v2.4s, v4.4s
+	FMOVQ 512(R7), F4
+	WORD $0x4ea4d462 // fsub v2.4s, v3.4s, v4.4s
+	VMOV V1.B16, V4.B16
+	FMOVQ 80(R7), F5
+	WORD $0x4ea5cc44 // fmls v4.4s, v2.4s, v5.4s
+	FMOVQ 96(R7), F5
+	WORD $0x4ea5cc44 // fmls v4.4s, v2.4s, v5.4s
+	FMOVQ 112(R7), F2
+	FMOVQ 128(R7), F5
+	WORD $0x4e25cc82 // fmla v2.4s, v4.4s, v5.4s
+	FMOVQ 144(R7), F5
+	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
+	FMOVQ 160(R7), F2
+	WORD $0x4e25cc82 // fmla v2.4s, v4.4s, v5.4s
+	FMOVQ 176(R7), F5
+	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
+	FMOVQ 192(R7), F2
+	WORD $0x4e25cc82 // fmla v2.4s, v4.4s, v5.4s
+	FMOVQ 192(R7), F5
+	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
+	VSHL $23, V3.S4, V2.S4
+	WORD $0x6e22dca3 // fmul v3.4s, v5.4s, v2.4s
+	FMOVQ 544(R7), F2
+	FMOVQ 416(R7), F4
+	WORD $0x6ea1e445 // fcmgt v5.4s, v2.4s, v1.4s
+	WORD $0x6e631c85 // bsl v5.16b, v4.16b, v3.16b
+	FMOVQ 416(R7), F1
+	FMOVQ 192(R7), F2
+	WORD $0x6ea0e423 // fcmgt v3.4s, v1.4s, v0.4s
+	WORD $0x6e621ca3 // bsl v3.16b, v5.16b, v2.16b
+	FMOVQ 192(R7), F1
+	WORD $0x4e21d4a0 // fadd v0.4s, v5.4s, v1.4s
+	WORD $0x6e20fc61 // fdiv v1.4s, v3.4s, v0.4s
+	CMP $4, R6
+	BLT storePartial
+	WORD $0x3ca56821 // str q1, [x1, x5]
+	ADD $16, R5
+	SUB $4, R6
+	CMP $4, R6
+	BGE loop
+partial:
+	CMP $0, R6
+	BEQ finish
+	FMOVS (R2)(R5), F0
+	JMP compute
+storePartial:
+	FMOVS F1, (R1)(R5)
+	ADD $4, R5
+	SUB $1, R6
+	JMP partial
+finish:
+	RET
+
+// y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float32
+TEXT opSoftplusSigmoidNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_b(R0), R3
+	MOVD elementwiseArgs_n(R0), R6
+	MOVD $0, R5
+	MOVD $constants<>(SB), R7
+	CMP $4, R6
+	BLT partial
+loop:
+	WORD $0x3ce56840 // ldr q0, [x2, x5]
+compute:
+	FMOVQ 528(R7), F2
+	WORD $0x4ea21c01 // orr v1.16b, v0.16b, v2.16b
+	FMOVQ 48(R7), F3
+	WORD $0x6e23dc22 // fmul v2.4s, v1.4s, v3.4s
+	FMOVQ 512(R7), F4
+	WORD $0x4e24d443 // fadd v3.4s, v2.4s, v4.4s
+	FMOVQ 512(R7), F4
+	WORD $0x4ea4d462 // fsub v2.4s, v3.4s, v4.4s
+	VMOV V1.B16, V4.B16
+	FMOVQ 80(R7), F5
+	WORD $0x4ea5cc44 // fmls v4.4s, v2.4s, v5.4s
+	FMOVQ 96(R7), F5
+	WORD $0x4ea5cc44 // fmls v4.4s, v2.4s, v5.4s
+	FMOVQ 112(R7), F2
+	FMOVQ 128(R7), F5
+	WORD $0x4e25cc82 // fmla v2.4s, v4.4s, v5.4s
+	FMOVQ 144(R7), F5
+	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
+	FMOVQ 160(R7), F2
+	WORD $0x4e25cc82 // fmla v2.4s, v4.4s, v5.4s
+	FMOVQ 176(R7), F5
+	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
+	FMOVQ 192(R7), F2
+	WORD $0x4e25cc82 // fmla v2.4s, v4.4s, v5.4s
+	FMOVQ 192(R7), F5
+	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
+	VSHL $23, V3.S4, V2.S4
+	WORD $0x6e22dca3 // fmul v3.4s, v5.4s, v2.4s
+	FMOVQ 544(R7), F2
+	FMOVQ 416(R7), F4
+	WORD $0x6ea1e445 // fcmgt v5.4s, v2.4s, v1.4s
+	WORD $0x6e631c85 // bsl v5.16b, v4.16b, v3.16b
+	FMOVQ 416(R7), F1
+	WORD $0x4e20f422 // fmax v2.4s, v1.4s, v0.4s
+	FMOVQ 560(R7), F1
+	FMOVQ 576(R7), F3
+	WORD $0x4e23cca1 // fmla v1.4s, v5.4s, v3.4s
+	FMOVQ 592(R7), F3
+	WORD $0x4e21cca3 // fmla v3.4s, v5.4s, v1.4s
+	FMOVQ 608(R7), F1
+	WORD $0x4e23cca1 // fmla v1.4s, v5.4s, v3.4s
+	FMOVQ 624(R7), F3
+	WORD $0x4e21cca3 // fmla v3.4s, v5.4s, v1.4s
+	FMOVQ 640(R7), F1
+	WORD $0x4e23cca1 // fmla v1.4s, v5.4s, v3.4s
+	FMOVQ 656(R7), F3
+	WORD $0x4e21cca3 // fmla v3.4s, v5.4s, v1.4s
+	FMOVQ 672(R7), F1
+	WORD $0x4e23cca1 // fmla v1.4s, v5.4s, v3.4s
+	FMOVQ 688(R7), F3
+	WORD $0x4e21cca3 // fmla v3.4s, v5.4s, v1.4s
+	FMOVQ 192(R7), F1
+	WORD $0x4e23cca1 // fmla v1.4s, v5.4s, v3.4s
+	WORD $0x4e21cca2 // fmla v2.4s, v5.4s, v1.4s
+	FMOVQ 416(R7), F1
+	FMOVQ 192(R7), F3
+	WORD $0x6ea0e424 // fcmgt v4.4s, v1.4s, v0.4s
+	WORD $0x6e631ca4 // bsl v4.16b, v5.16b, v3.16b
+	FMOVQ 192(R7), F1
+	WORD $0x4e21d4a0 // fadd v0.4s, v5.4s, v1.4s
+	WORD $0x6e20fc81 // fdiv v1.4s, v4.4s, v0.4s
+	CMP $4, R6
+	BLT storePartial
+	WORD $0x3ca56822 // str q2, [x1, x5]
+	WORD $0x3ca56861 // str q1, [x3, x5]
+	ADD $16, R5
+	SUB $4, R6
+	CMP $4, R6
+	BGE loop
+partial:
+	CMP $0, R6
+	BEQ finish
+	FMOVS (R2)(R5), F0
+	JMP compute
+storePartial:
+	FMOVS F2, (R1)(R5)
+	FMOVS F1, (R3)(R5)
+	ADD $4, R5
+	SUB $1, R6
+	JMP partial
+finish:
+	RET
+
+// y = eᵃ in float64
+TEXT opExp64NEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_n(R0), R6
+	MOVD $0, R5
+	MOVD $constants<>(SB), R7
+	CMP $2, R6
+	BLT partial
+loop:
+	WORD $0x3ce56840 // ldr q0, [x2, x5]
+compute:
+	FMOVQ 704(R7), F1
+	WORD $0x4e60f422 // fmax v2.2d, v1.2d, v0.2d
+	FMOVQ 720(R7), F0
+	WORD $0x4ee2f401 // fmin v1.2d, v0.2d, v2.2d
+	FMOVQ 736(R7), F2
+	WORD $0x6e62dc20 // fmul v0.2d, v1.2d, v2.2d
+	FMOVQ 752(R7), F3
+	WORD $0x4e63d402 // fadd v2.2d, v0.2d, v3.2d
+	FMOVQ 752(R7), F3
+	WORD $0x4ee3d440 // fsub v0.2d, v2.2d, v3.2d
+	FMOVQ 768(R7), F3
+	WORD $0x4ee3cc01 // fmls v1.2d, v0.2d, v3.2d
+	FMOVQ 784(R7), F3
+	WORD $0x4ee3cc01 // fmls v1.2d, v0.2d, v3.2d
+	FMOVQ 800(R7), F0
+	FMOVQ 816(R7), F3
+	WORD $0x4e63cc20 // fmla v0.2d, v1.2d, v3.2d
+	FMOVQ 832(R7), F3
+	WORD $0x4e60cc23 // fmla v3.2d, v1.2d, v0.2d
+	FMOVQ 848(R7), F0
+	WORD $0x4e63cc20 // fmla v0.2d, v1.2d, v3.2d
+	FMOVQ 864(R7), F3
+	WORD $0x4e60cc23 // fmla v3.2d, v1.2d, v0.2d
+	FMOVQ 880(R7), F0
+	WORD $0x4e63cc20 // fmla v0.2d, v1.2d, v3.2d
+	FMOVQ 896(R7), F3
+	WORD $0x4e60cc23 // fmla v3.2d, v1.2d, v0.2d
+	FMOVQ 912(R7), F0
+	WORD $0x4e63cc20 // fmla v0.2d, v1.2d, v3.2d
+	FMOVQ 928(R7), F3
+	WORD $0x4e60cc23 // fmla v3.2d, v1.2d, v0.2d
+	FMOVQ 944(R7), F0
+	WORD $0x4e63cc20 // fmla v0.2d, v1.2d, v3.2d
+	FMOVQ 960(R7), F3
+	WORD $0x4e60cc23 // fmla v3.2d, v1.2d, v0.2d
+	FMOVQ 960(R7), F0
+	WORD $0x4e63cc20 // fmla v0.2d, v1.2d, v3.2d
+	VUSHR $1, V2.D2, V1.D2
+	WORD $0x6ee18443 // sub v3.2d, v2.2d, v1.2d
+	VSHL $52, V1.D2, V2.D2
+	WORD $0x6e62dc01 // fmul v1.2d, v0.2d, v2.2d
+	VSHL $52, V3.D2, V0.D2
+	WORD $0x6e60dc22 // fmul v2.2d, v1.2d, v0.2d
+	CMP $2, R6
+	BLT storePartial
+	WORD $0x3ca56822 // str q2, [x1, x5]
+	ADD $16, R5
+	SUB $2, R6
+	CMP $2, R6
+	BGE loop
+partial:
+	CMP $0, R6
+	BEQ finish
+	FMOVD (R2)(R5), F0
+	JMP compute
+storePartial:
+	FMOVD F2, (R1)(R5)
+	ADD $8, R5
+	SUB $1, R6
+	JMP partial
+finish:
+	RET
+
+// y = log a in float64
+TEXT opLog64NEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_n(R0), R6
+	MOVD $0, R5
+	MOVD $constants<>(SB), R7
+	CMP $2, R6
+	BLT partial
+loop:
+	WORD $0x3ce56840 // ldr q0, [x2, x5]
+compute:
+	FMOVQ 976(R7), F2
+	WORD $0x6e62dc01 // fmul v1.2d, v0.2d, v2.2d
+	FMOVQ 992(R7), F2
+	WORD $0x6ee0e443 // fcmgt v3.2d, v2.2d, v0.2d
+	WORD $0x6e601c23 // bsl v3.16b, v1.16b, v0.16b
+	FMOVQ 1008(R7), F2
+	WORD $0x4ee28461 // add v1.2d, v3.2d, v2.2d
+	VUSHR $52, V1.D2, V2.D2
+	FMOVQ 976(R7), F4
+	WORD $0x4ea41c43 // orr v3.16b, v2.16b, v4.16b
+	FMOVQ 992(R7), F2
+	FMOVQ 1024(R7), F4
+	FMOVQ 1040(R7), F5
+	WORD $0x6ee0e446 // fcmgt v6.2d, v2.2d, v0.2d
+	WORD $0x6e651c86 // bsl v6.16b, v4.16b, v5.16b
+	WORD $0x4ee6d462 // fsub v2.2d, v3.2d, v6.2d
+	FMOVQ 1056(R7), F4
+	WORD $0x4e241c23 // and v3.16b, v1.16b, v4.16b
+	FMOVQ 1072(R7), F4
+	WORD $0x4ee48461 // add v1.2d, v3.2d, v4.2d
+	FMOVQ 960(R7), F4
+	WORD $0x4ee4d423 // fsub v3.2d, v1.2d, v4.2d
+	FMOVQ 1088(R7), F4
+	WORD $0x4e64d461 // fadd v1.2d, v3.2d, v4.2d
+	WORD $0x6e61fc64 // fdiv v4.2d, v3.2d, v1.2d
+	WORD $0x6e64dc81 // fmul v1.2d, v4.2d, v4.2d
+	FMOVQ 1104(R7), F6
+	WORD $0x6e66dc65 // fmul v5.2d, v3.2d, v6.2d
+	WORD $0x6e63dca6 // fmul v6.2d, v5.2d, v3.2d
+	FMOVQ 1120(R7), F5
+	FMOVQ 1136(R7), F7
+	WORD $0x4e67cc25 // fmla v5.2d, v1.2d, v7.2d
+	FMOVQ 1152(R7), F7
+	WORD $0x4e65cc27 // fmla v7.2d, v1.2d, v5.2d
+	FMOVQ 1168(R7), F5
+	WORD $0x4e67cc25 // fmla v5.2d, v1.2d, v7.2d
+	FMOVQ 1184(R7), F7
+	WORD $0x4e65cc27 // fmla v7.2d, v1.2d, v5.2d
+	FMOVQ 1200(R7), F5
+	WORD $0x4e67cc25 // fmla v5.2d, v1.2d, v7.2d
+	FMOVQ 1216(R7), F7
+	WORD $0x4e65cc27 // fmla v7.2d, v1.2d, v5.2d
+	VMOV V6.B16, V5.B16
+	WORD $0x4e67cc25 // fmla v5.2d, v1.2d, v7.2d
+	FMOVQ 784(R7), F7
+	WORD $0x6e67dc41 // fmul v1.2d, v2.2d, v7.2d
+	WORD $0x4e64cca1 // fmla v1.2d, v5.2d, v4.2d
+	WORD $0x4ee1d4c4 // fsub v4.2d, v6.2d, v1.2d
+	WORD $0x4ee4d461 // fsub v1.2d, v3.2d, v4.2d
+	FMOVQ 768(R7), F3
+	WORD $0x4e63cc41 // fmla v1.2d, v2.2d, v3.2d
+	FMOVQ 1232(R7), F2
+	FMOVQ 1248(R7), F3
+	FMOVQ 1264(R7), F4
+	WORD $0x6ee0e445 // fcmgt v5.2d, v2.2d, v0.2d
+	WORD $0x6e641c65 // bsl v5.16b, v3.16b, v4.16b
+	FMOVQ 1232(R7), F2
+	WORD $0x6ee2e403 // fcmgt v3.2d, v0.2d, v2.2d
+	WORD $0x6e651c23 // bsl v3.16b, v1.16b, v5.16b
+	FMOVQ 1280(R7), F1
+	WORD $0x6ee0e422 // fcmgt v2.2d, v1.2d, v0.2d
+	WORD $0x6e601c62 // bsl v2.16b, v3.16b, v0.16b
+	CMP $2, R6
+	BLT storePartial
+	WORD $0x3ca56822 // str q2, [x1, x5]
+	ADD $16, R5
+	SUB $2, R6
+	CMP $2, R6
+	BGE loop
+partial:
+	CMP $0, R6
+	BEQ finish
+	FMOVD (R2)(R5), F0
+	JMP compute
+storePartial:
+	FMOVD F2, (R1)(R5)
+	ADD $8, R5
+	SUB $1, R6
+	JMP partial
+finish:
+	RET
+
+// y = tanh a in float64
+TEXT opTanh64NEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_n(R0), R6
+	MOVD $0, R5
+	MOVD $constants<>(SB), R7
+	CMP $2, R6
+	BLT partial
+loop:
+	WORD $0x3ce56840 // ldr q0, [x2, x5]
+compute:
+	FMOVQ 1296(R7), F2
+	WORD $0x4e221c01 // and v1.16b, v0.16b, v2.16b
+	FMOVQ 1312(R7), F2
+	WORD $0x4ee1f443 // fmin v3.2d, v2.2d, v1.2d
+	FMOVQ 1328(R7), F2
+	WORD $0x6e62dc61 // fmul v1.2d, v3.2d, v2.2d
+	FMOVQ 736(R7), F3
+	WORD $0x6e63dc22 // fmul v2.2d, v1.2d, v3.2d
+	FMOVQ 1344(R7), F4
+	WORD $0x4e64d443 // fadd v3.2d, v2.2d, v4.2d
+	FMOVQ 1344(R7), F4
+	WORD $0x4ee4d462 // fsub v2.2d, v3.2d, v4.2d
+	FMOVQ 768(R7), F4
+	WORD $0x4ee4cc41 // fmls v1.2d, v2.2d, v4.2d
+	VMOV V1.B16, V4.B16
+	FMOVQ 784(R7), F5
+	WORD $0x4ee5cc44 // fmls v4.2d, v2.2d, v5.2d
+	WORD $0x4ee4d425 // fsub v5.2d, v1.2d, v4.2d
+	FMOVQ 784(R7), F1
+	WORD $0x4ee1cc45 // fmls v5.2d, v2.2d, v1.2d
+	FMOVQ 800(R7), F1
+	FMOVQ 816(R7), F2
+	WORD $0x4e62cc81 // fmla v1.2d, v4.2d, v2.2d
+	FMOVQ 832(R7), F2
+	WORD $0x4e61cc82 // fmla v2.2d, v4.2d, v1.2d
+	FMOVQ 848(R7), F1
+	WORD $0x4e62cc81 // fmla v1.2d, v4.2d, v2.2d
+	FMOVQ 864(R7), F2
+	WORD $0x4e61cc82 // fmla v2.2d, v4.2d, v1.2d
+	FMOVQ 880(R7), F1
+	WORD $0x4e62cc81 // fmla v1.2d, v4.2d, v2.2d
+	FMOVQ 896(R7), F2
+	WORD $0x4e61cc82 // fmla v2.2d, v4.2d, v1.2d
+	FMOVQ 912(R7), F1
+	WORD $0x4e62cc81 // fmla v1.2d, v4.2d, v2.2d
+	FMOVQ 928(R7), F2
+	WORD $0x4e61cc82 // fmla v2.2d, v4.2d, v1.2d
+	FMOVQ 944(R7), F1
+	WORD $0x4e62cc81 // fmla v1.2d, v4.2d, v2.2d
+	WORD $0x6e64dc82 // fmul v2.2d, v4.2d, v4.2d
+	WORD $0x4e61cc45 // fmla v5.2d, v2.2d, v1.2d
+	WORD $0x4e65d481 // fadd v1.2d, v4.2d, v5.2d
+	VSHL $52, V3.D2, V2.D2
+	FMOVQ 960(R7), F3
+	WORD $0x4ee2d464 // fsub v4.2d, v3.2d, v2.2d
+	WORD $0x4ee2cc24 // fmls v4.2d, v1.2d, v2.2d
+	FMOVQ 960(R7), F5
+	WORD $0x4e65d443 // fadd v3.2d, v2.2d, v5.2d
+	WORD $0x4e62cc23 // fmla v3.2d, v1.2d, v2.2d
+	WORD $0x6e63fc81 // fdiv v1.2d, v4.2d, v3.2d
+	FMOVQ 1360(R7), F3
+	WORD $0x4e231c02 // and v2.16b, v0.16b, v3.16b
+	WORD $0x4ea21c20 // orr v0.16b, v1.16b, v2.16b
+	CMP $2, R6
+	BLT storePartial
+	WORD $0x3ca56820 // str q0, [x1, x5]
+	ADD $16, R5
+	SUB $2, R6
+	CMP $2, R6
+	BGE loop
+partial:
+	CMP $0, R6
+	BEQ finish
+	FMOVD (R2)(R5), F0
+	JMP compute
+storePartial:
+	FMOVD F0, (R1)(R5)
+	ADD $8, R5
+	SUB $1, R6
+	JMP partial
+finish:
+	RET
+
+// y = 1/(1 + e⁻ᵃ) in float64
+TEXT opSigmoid64NEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_n(R0), R6
+	MOVD $0, R5
+	MOVD $constants<>(SB), R7
+	CMP $2, R6
+	BLT partial
+loop:
+	WORD $0x3ce56840 // ldr q0, [x2, x5]
+compute:
+	FMOVQ 1360(R7), F2
+	WORD $0x4ea21c01 // orr v1.16b, v0.16b, v2.16b
+	FMOVQ 704(R7), F2
+	WORD $0x4e61f443 // fmax v3.2d, v2.2d, v1.2d
+	FMOVQ 720(R7), F1
+	WORD $0x4ee3f422 // fmin v2.2d, v1.2d, v3.2d
+	FMOVQ 736(R7), F3
+	WORD $0x6e63dc41 // fmul v1.2d, v2.2d, v3.2d
+	FMOVQ 752(R7), F4
+	WORD $0x4e64d423 // fadd v3.2d, v1.2d, v4.2d
+	FMOVQ 752(R7), F4
+	WORD $0x4ee4d461 // fsub v1.2d, v3.2d, v4.2d
+	FMOVQ 768(R7), F4
+	WORD $0x4ee4cc22 // fmls v2.2d, v1.2d, v4.2d
+	FMOVQ 784(R7), F4
+	WORD $0x4ee4cc22 // fmls v2.2d, v1.2d, v4.2d
+	FMOVQ 800(R7), F1
+	FMOVQ 816(R7), F4
+	WORD $0x4e64cc41 // fmla v1.2d, v2.2d, v4.2d
+	FMOVQ 832(R7), F4
+	WORD $0x4e61cc44 // fmla v4.2d, v2.2d, v1.2d
+	FMOVQ 848(R7), F1
+	WORD $0x4e64cc41 // fmla v1.2d, v2.2d, v4.2d
+	FMOVQ 864(R7), F4
+	WORD $0x4e61cc44 // fmla v4.2d, v2.2d, v1.2d
+	FMOVQ 880(R7), F1
+	WORD $0x4e64cc41 // fmla v1.2d, v2.2d, v4.2d
+	FMOVQ 896(R7), F4
+	WORD $0x4e61cc44 // fmla v4.2d, v2.2d, v1.2d
+	FMOVQ 912(R7), F1
+	WORD $0x4e64cc41 // fmla v1.2d, v2.2d, v4.2d
+	FMOVQ 928(R7), F4
+	WORD $0x4e61cc44 // fmla v4.2d, v2.2d, v1.2d
+	FMOVQ 944(R7), F1
+	WORD $0x4e64cc41 // fmla v1.2d, v2.2d, v4.2d
+	FMOVQ 960(R7), F4
+	WORD $0x4e61cc44 // fmla v4.2d, v2.2d, v1.2d
+	FMOVQ 960(R7), F1
+	WORD $0x4e64cc41 // fmla v1.2d, v2.2d, v4.2d
+	VUSHR $1, V3.D2, V2.D2
+	WORD $0x6ee28464 // sub v4.2d, v3.2d, v2.2d
+	VSHL $52, V2.D2, V3.D2
+	WORD $0x6e63dc22 // fmul v2.2d, v1.2d, v3.2d
+	VSHL $52, V4.D2, V1.D2
+	WORD $0x6e61dc43 // fmul v3.2d, v2.2d, v1.2d
+	FMOVQ 1232(R7), F1
+	FMOVQ 960(R7), F2
+	WORD $0x6ee0e424 // fcmgt v4.2d, v1.2d, v0.2d
+	WORD $0x6e621c64 // bsl v4.16b, v3.16b, v2.16b
+	FMOVQ 960(R7), F1
+	WORD $0x4e61d460 // fadd v0.2d, v3.2d, v1.2d
+	WORD $0x6e60fc81 // fdiv v1.2d, v4.2d, v0.2d
+	CMP $2, R6
+	BLT storePartial
+	WORD $0x3ca56821 // str q1, [x1, x5]
+	ADD $16, R5
+	SUB $2, R6
+	CMP $2, R6
+	BGE loop
+partial:
+	CMP $0, R6
+	BEQ finish
+	FMOVD (R2)(R5), F0
+	JMP compute
+storePartial:
+	FMOVD F1, (R1)(R5)
+	ADD $8, R5
+	SUB $1, R6
+	JMP partial
+finish:
+	RET
+
+// y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float64
+TEXT opSoftplusSigmoid64NEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_b(R0), R3
+	MOVD elementwiseArgs_n(R0), R6
+	MOVD $0, R5
+	MOVD $constants<>(SB), R7
+	CMP $2, R6
+	BLT partial
+loop:
+	WORD $0x3ce56840 // ldr q0, [x2, x5]
+compute:
+	FMOVQ 1360(R7), F2
+	WORD $0x4ea21c01 // orr v1.16b, v0.16b, v2.16b
+	FMOVQ 704(R7), F2
+	WORD $0x4e61f443 // fmax v3.2d, v2.2d, v1.2d
+	FMOVQ 720(R7), F1
+	WORD $0x4ee3f422 // fmin v2.2d, v1.2d, v3.2d
+	FMOVQ 736(R7), F3
+	WORD $0x6e63dc41 // fmul v1.2d, v2.2d, v3.2d
+	FMOVQ 752(R7), F4
+	WORD $0x4e64d423 // fadd v3.2d, v1.2d, v4.2d
+	FMOVQ 752(R7), F4
+	WORD $0x4ee4d461 // fsub v1.2d, v3.2d, v4.2d
+	FMOVQ 768(R7), F4
+	WORD $0x4ee4cc22 // fmls v2.2d, v1.2d, v4.2d
+	FMOVQ 784(R7), F4
+	WORD $0x4ee4cc22 // fmls v2.2d, v1.2d, v4.2d
+	FMOVQ 800(R7), F1
+	FMOVQ 816(R7), F4
+	WORD $0x4e64cc41 // fmla v1.2d, v2.2d, v4.2d
+	FMOVQ 832(R7), F4
+	WORD $0x4e61cc44 // fmla v4.2d, v2.2d, v1.2d
+	FMOVQ 848(R7), F1
+	WORD $0x4e64cc41 // fmla v1.2d, v2.2d, v4.2d
+	FMOVQ 864(R7), F4
+	WORD $0x4e61cc44 // fmla v4.2d, v2.2d, v1.2d
+	FMOVQ 880(R7), F1
+	WORD $0x4e64cc41 // fmla v1.2d, v2.2d, v4.2d
+	FMOVQ 896(R7), F4
+	WORD $0x4e61cc44 // fmla v4.2d, v2.2d, v1.2d
+	FMOVQ 912(R7), F1
+	WORD $0x4e64cc41 // fmla v1.2d, v2.2d, v4.2d
+	FMOVQ 928(R7), F4
+	WORD $0x4e61cc44 // fmla v4.2d, v2.2d, v1.2d
+	FMOVQ 944(R7), F1
+	WORD $0x4e64cc41 // fmla v1.2d, v2.2d, v4.2d
+	FMOVQ 960(R7), F4
+	WORD $0x4e61cc44 // fmla v4.2d, v2.2d, v1.2d
+	FMOVQ 960(R7), F1
+	WORD $0x4e64cc41 // fmla v1.2d, v2.2d, v4.2d
+	VUSHR $1, V3.D2, V2.D2
+	WORD $0x6ee28464 // sub v4.2d, v3.2d, v2.2d
+	VSHL $52, V2.D2, V3.D2
+	WORD $0x6e63dc22 // fmul v2.2d, v1.2d, v3.2d
+	VSHL $52, V4.D2, V1.D2
+	WORD $0x6e61dc43 // fmul v3.2d, v2.2d, v1.2d
+	FMOVQ 1232(R7), F1
+	WORD $0x4e60f422 // fmax v2.2d, v1.2d, v0.2d
+	FMOVQ 960(R7), F4
+	WORD $0x4ee4d461 // fsub v1.2d, v3.2d, v4.2d
+	FMOVQ 1104(R7), F5
+	WORD $0x6e65dc24 // fmul v4.2d, v1.2d, v5.2d
+	FMOVQ 1376(R7), F1
+	WORD $0x6ee3e425 // fcmgt v5.2d, v1.2d, v3.2d
+	WORD $0x6e641c65 // bsl v5.16b, v3.16b, v4.16b
+	FMOVQ 1376(R7), F1
+	FMOVQ 1232(R7), F4
+	FMOVQ 960(R7), F6
+	WORD $0x6ee3e427 // fcmgt v7.2d, v1.2d, v3.2d
+	WORD $0x6e661c87 // bsl v7.16b, v4.16b, v6.16b
+	FMOVQ 1088(R7), F4
+	WORD $0x4e64d4a1 // fadd v1.2d, v5.2d, v4.2d
+	WORD $0x6e61fca4 // fdiv v4.2d, v5.2d, v1.2d
+	WORD $0x6e64dc81 // fmul v1.2d, v4.2d, v4.2d
+	FMOVQ 1104(R7), F8
+	WORD $0x6e68dca6 // fmul v6.2d, v5.2d, v8.2d
+	WORD $0x6e65dcc8 // fmul v8.2d, v6.2d, v5.2d
+	FMOVQ 1120(R7), F6
+	FMOVQ 1136(R7), F9
+	WORD $0x4e69cc26 // fmla v6.2d, v1.2d, v9.2d
+	FMOVQ 1152(R7), F9
+	WORD $0x4e66cc29 // fmla v9.2d, v1.2d, v6.2d
+	FMOVQ 1168(R7), F6
+	WORD $0x4e69cc26 // fmla v6.2d, v1.2d, v9.2d
+	FMOVQ 1184(R7), F9
+	WORD $0x4e66cc29 // fmla v9.2d, v1.2d, v6.2d
+	FMOVQ 1200(R7), F6
+	WORD $0x4e69cc26 // fmla v6.2d, v1.2d, v9.2d
+	FMOVQ 1216(R7), F9
+	WORD $0x4e66cc29 // fmla v9.2d, v1.2d, v6.2d
+	VMOV V8.B16, V6.B16
+	WORD $0x4e69cc26 // fmla v6.2d, v1.2d, v9.2d
+	FMOVQ 784(R7), F9
+	WORD $0x6e69dce1 // fmul v1.2d, v7.2d, v9.2d
+	WORD $0x4e64ccc1 // fmla v1.2d, v6.2d, v4.2d
+	WORD $0x4ee1d504 // fsub v4.2d, v8.2d, v1.2d
+	WORD $0x4ee4d4a1 // fsub v1.2d, v5.2d, v4.2d
+	FMOVQ 768(R7), F4
+	WORD $0x4e64cce1 // fmla v1.2d, v7.2d, v4.2d
+	WORD $0x4e62d424 // fadd v4.2d, v1.2d, v2.2d
+	FMOVQ 1232(R7), F1
+	FMOVQ 960(R7), F2
+	WORD $0x6ee0e425 // fcmgt v5.2d, v1.2d, v0.2d
+	WORD $0x6e621c65 // bsl v5.16b, v3.16b, v2.16b
+	FMOVQ 960(R7), F1
+	WORD $0x4e61d460 // fadd v0.2d, v3.2d, v1.2d
+	WORD $0x6e60fca1 // fdiv v1.2d, v5.2d, v0.2d
+	CMP $2, R6
+	BLT storePartial
+	WORD $0x3ca56824 // str q4, [x1, x5]
+	WORD $0x3ca56861 // str q1, [x3, x5]
+	ADD $16, R5
+	SUB $2, R6
+	CMP $2, R6
+	BGE loop
+partial:
+	CMP $0, R6
+	BEQ finish
+	FMOVD (R2)(R5), F0
+	JMP compute
+storePartial:
+	FMOVD F4, (R1)(R5)
+	FMOVD F1, (R3)(R5)
+	ADD $8, R5
+	SUB $1, R6
+	JMP partial
+finish:
+	RET
+
+DATA constants<>+0(SB)/8, $0x7fffffff7fffffff // NaN
+DATA constants<>+8(SB)/8, $0x7fffffff7fffffff // NaN
+DATA constants<>+16(SB)/8, $0xc2d00000c2d00000 // -104
+DATA constants<>+24(SB)/8, $0xc2d00000c2d00000 // -104
+DATA constants<>+32(SB)/8, $0x42b2000042b20000 // 89
+DATA constants<>+40(SB)/8, $0x42b2000042b20000 // 89
+DATA constants<>+48(SB)/8, $0x3fb8aa3b3fb8aa3b // 1.4426950216293335
+DATA constants<>+56(SB)/8, $0x3fb8aa3b3fb8aa3b // 1.4426950216293335
+DATA constants<>+64(SB)/8, $0x4b4000fe4b4000fe // 1.2583166e+07
+DATA constants<>+72(SB)/8, $0x4b4000fe4b4000fe // 1.2583166e+07
+DATA constants<>+80(SB)/8, $0x3f3172183f317218 // 0.6931471824645996
+DATA constants<>+88(SB)/8, $0x3f3172183f317218 // 0.6931471824645996
+DATA constants<>+96(SB)/8, $0xb102e308b102e308 // -1.9046542121259336e-09
+DATA constants<>+104(SB)/8, $0xb102e308b102e308 // -1.9046542121259336e-09
+DATA constants<>+112(SB)/8, $0x3c091d363c091d36 // 0.008368780836462975
+DATA constants<>+120(SB)/8, $0x3c091d363c091d36 // 0.008368780836462975
+DATA constants<>+128(SB)/8, $0x3ab511a83ab511a8 // 0.0013814466074109077
+DATA constants<>+136(SB)/8, $0x3ab511a83ab511a8 // 0.0013814466074109077
+DATA constants<>+144(SB)/8, $0x3d2aac7a3d2aac7a // 0.04166839271783829
+DATA constants<>+152(SB)/8, $0x3d2aac7a3d2aac7a // 0.04166839271783829
+DATA constants<>+160(SB)/8, $0x3e2aaa483e2aaa48 // 0.1666651964187622
+DATA constants<>+168(SB)/8, $0x3e2aaa483e2aaa48 // 0.1666651964187622
+DATA constants<>+176(SB)/8, $0x3efffffe3efffffe // 0.4999999403953552
+DATA constants<>+184(SB)/8, $0x3efffffe3efffffe // 0.4999999403953552
+DATA constants<>+192(SB)/8, $0x3f8000003f800000 // 1
+DATA constants<>+200(SB)/8, $0x3f8000003f800000 // 1
+DATA constants<>+208(SB)/8, $0x4b0000004b000000 // 8.388608e+06
+DATA constants<>+216(SB)/8, $0x4b0000004b000000 // 8.388608e+06
+DATA constants<>+224(SB)/8, $0x0080000000800000 // 1.1754943508222875e-38
+DATA constants<>+232(SB)/8, $0x0080000000800000 // 1.1754943508222875e-38
+DATA constants<>+240(SB)/8, $0x004afb0d004afb0d // 6.885886766695041e-39
+DATA constants<>+248(SB)/8, $0x004afb0d004afb0d // 6.885886766695041e-39
+DATA constants<>+256(SB)/8, $0x4b0000964b000096 // 8.388758e+06
+DATA constants<>+264(SB)/8, $0x4b0000964b000096 // 8.388758e+06
+DATA constants<>+272(SB)/8, $0x4b00007f4b00007f // 8.388735e+06
+DATA constants<>+280(SB)/8, $0x4b00007f4b00007f // 8.388735e+06
+DATA constants<>+288(SB)/8, $0x007fffff007fffff // 1.1754942106924411e-38
+DATA constants<>+296(SB)/8, $0x007fffff007fffff // 1.1754942106924411e-38
+DATA constants<>+304(SB)/8, $0x3f3504f33f3504f3 // 0.7071067690849304
+DATA constants<>+312(SB)/8, $0x3f3504f33f3504f3 // 0.7071067690849304
+DATA constants<>+320(SB)/8, $0x4000000040000000 // 2
+DATA constants<>+328(SB)/8, $0x4000000040000000 // 2
+DATA constants<>+336(SB)/8, $0x3f0000003f000000 // 0.5
+DATA constants<>+344(SB)/8, $0x3f0000003f000000 // 0.5
+DATA constants<>+352(SB)/8, $0x3e91e9ee3e91e9ee // 0.2849878668785095
+DATA constants<>+360(SB)/8, $0x3e91e9ee3e91e9ee // 0.2849878668785095
+DATA constants<>+368(SB)/8, $0x3e789e263e789e26 // 0.24279078841209412
+DATA constants<>+376(SB)/8, $0x3e789e263e789e26 // 0.24279078841209412
+DATA constants<>+384(SB)/8, $0x3eccce133eccce13 // 0.40000972151756287
+DATA constants<>+392(SB)/8, $0x3eccce133eccce13 // 0.40000972151756287
+DATA constants<>+400(SB)/8, $0x3f2aaaaa3f2aaaaa // 0.6666666269302368
+DATA constants<>+408(SB)/8, $0x3f2aaaaa3f2aaaaa // 0.6666666269302368
+DATA constants<>+416(SB)/8, $0x0000000000000000 // 0
+DATA constants<>+424(SB)/8, $0x0000000000000000 // 0
+DATA constants<>+432(SB)/8, $0x7fc000007fc00000 // NaN
+DATA constants<>+440(SB)/8, $0x7fc000007fc00000 // NaN
+DATA constants<>+448(SB)/8, $0xff800000ff800000 // -Inf
+DATA constants<>+456(SB)/8, $0xff800000ff800000 // -Inf
+DATA constants<>+464(SB)/8, $0x7f8000007f800000 // +Inf
+DATA constants<>+472(SB)/8, $0x7f8000007f800000 // +Inf
+DATA constants<>+480(SB)/8, $0x4120000041200000 // 10
+DATA constants<>+488(SB)/8, $0x4120000041200000 // 10
+DATA constants<>+496(SB)/8, $0xc0000000c0000000 // -2
+DATA constants<>+504(SB)/8, $0xc0000000c0000000 // -2
+DATA constants<>+512(SB)/8, $0x4b40007f4b40007f // 1.2583039e+07
+DATA constants<>+520(SB)/8, $0x4b40007f4b40007f // 1.2583039e+07
+DATA constants<>+528(SB)/8, $0x8000000080000000 // -0
+DATA constants<>+536(SB)/8, $0x8000000080000000 // -0
+DATA constants<>+544(SB)/8, $0xc2300000c2300000 // -44
+DATA constants<>+552(SB)/8, $0xc2300000c2300000 // -44
+DATA constants<>+560(SB)/8, $0x3ca29f653ca29f65 // 0.01985139586031437
+DATA constants<>+568(SB)/8, $0x3ca29f653ca29f65 // 0.01985139586031437
+DATA constants<>+576(SB)/8, $0xbb549978bb549978 // -0.0032440107315778732
+DATA constants<>+584(SB)/8, $0xbb549978bb549978 // -0.0032440107315778732
+DATA constants<>+592(SB)/8, $0xbd694e44bd694e44 // -0.05695940554141998
+DATA constants<>+600(SB)/8, $0xbd694e44bd694e44 // -0.05695940554141998
+DATA constants<>+608(SB)/8, $0x3dd9299e3dd9299e // 0.10603640973567963
+DATA constants<>+616(SB)/8, $0x3dd9299e3dd9299e // 0.10603640973567963
+DATA constants<>+624(SB)/8, $0xbe1cbaacbe1cbaac // -0.1530558466911316
+DATA constants<>+632(SB)/8, $0xbe1cbaacbe1cbaac // -0.1530558466911316
+DATA constants<>+640(SB)/8, $0x3e497b493e497b49 // 0.19675935804843903
+DATA constants<>+648(SB)/8, $0x3e497b493e497b49 // 0.19675935804843903
+DATA constants<>+656(SB)/8, $0xbe7f87c3be7f87c3 // -0.24954132735729218
+DATA constants<>+664(SB)/8, $0xbe7f87c3be7f87c3 // -0.24954132735729218
+DATA constants<>+672(SB)/8, $0x3eaaa6403eaaa640 // 0.3332996368408203
+DATA constants<>+680(SB)/8, $0x3eaaa6403eaaa640 // 0.3332996368408203
+DATA constants<>+688(SB)/8, $0xbeffffdfbeffffdf // -0.4999990165233612
+DATA constants<>+696(SB)/8, $0xbeffffdfbeffffdf // -0.4999990165233612
+DATA constants<>+704(SB)/8, $0xc087500000000000 // -746
+DATA constants<>+712(SB)/8, $0xc087500000000000 // -746
+DATA constants<>+720(SB)/8, $0x4086300000000000 // 710
+DATA constants<>+728(SB)/8, $0x4086300000000000 // 710
+DATA constants<>+736(SB)/8, $0x3ff71547652b82fe // 1.4426950408889634
+DATA constants<>+744(SB)/8, $0x3ff71547652b82fe // 1.4426950408889634
+DATA constants<>+752(SB)/8, $0x43380000000007fe // 6.75539944105779e+15
+DATA constants<>+760(SB)/8, $0x43380000000007fe // 6.75539944105779e+15
+DATA constants<>+768(SB)/8, $0x3fe62e42fefa39ef // 0.6931471805599453
+DATA constants<>+776(SB)/8, $0x3fe62e42fefa39ef // 0.6931471805599453
+DATA constants<>+784(SB)/8, $0x3c7abc9e3b39803f // 2.3190468138462996e-17
+DATA constants<>+792(SB)/8, $0x3c7abc9e3b39803f // 2.3190468138462996e-17
+DATA constants<>+800(SB)/8, $0x3e928917d443d789 // 2.76200769158137e-07
+DATA constants<>+808(SB)/8, $0x3e928917d443d789 // 2.76200769158137e-07
+DATA constants<>+816(SB)/8, $0x3e5af631b7bc4ef8 // 2.5110036257801614e-08
+DATA constants<>+824(SB)/8, $0x3e5af631b7bc4ef8 // 2.5110036257801614e-08
+DATA constants<>+832(SB)/8, $0x3ec71ddf6bc0e2f0 // 2.7557242372712863e-06
+DATA constants<>+840(SB)/8, $0x3ec71ddf6bc0e2f0 // 2.7557242372712863e-06
+DATA constants<>+848(SB)/8, $0x3efa019b913e90c2 // 2.4801521319909416e-05
+DATA constants<>+856(SB)/8, $0x3efa019b913e90c2 // 2.4801521319909416e-05
+DATA constants<>+864(SB)/8, $0x3f2a01a01b009526 // 0.0001984126988655934
+DATA constants<>+872(SB)/8, $0x3f2a01a01b009526 // 0.0001984126988655934
+DATA constants<>+880(SB)/8, $0x3f56c16c1788a23c // 0.0013888888917198547
+DATA constants<>+888(SB)/8, $0x3f56c16c1788a23c // 0.0013888888917198547
+DATA constants<>+896(SB)/8, $0x3f8111111110f809 // 0.008333333333322217
+DATA constants<>+904(SB)/8, $0x3f8111111110f809 // 0.008333333333322217
+DATA constants<>+912(SB)/8, $0x3fa5555555553d67 // 0.04166666666662416
+DATA constants<>+920(SB)/8, $0x3fa5555555553d67 // 0.04166666666662416
+DATA constants<>+928(SB)/8, $0x3fc5555555555558 // 0.16666666666666674
+DATA constants<>+936(SB)/8, $0x3fc5555555555558 // 0.16666666666666674
+DATA constants<>+944(SB)/8, $0x3fe0000000000001 // 0.5000000000000001
+DATA constants<>+952(SB)/8, $0x3fe0000000000001 // 0.5000000000000001
+DATA constants<>+960(SB)/8, $0x3ff0000000000000 // 1
+DATA constants<>+968(SB)/8, $0x3ff0000000000000 // 1
+DATA constants<>+976(SB)/8, $0x4330000000000000 // 4.503599627370496e+15
+DATA constants<>+984(SB)/8, $0x4330000000000000 // 4.503599627370496e+15
+DATA constants<>+992(SB)/8, $0x0010000000000000 // 2.2250738585072014e-308
+DATA constants<>+1000(SB)/8, $0x0010000000000000 // 2.2250738585072014e-308
+DATA constants<>+1008(SB)/8, $0x00095f619980c433 // 1.303418089031685e-308
+DATA constants<>+1016(SB)/8, $0x00095f619980c433 // 1.303418089031685e-308
+DATA constants<>+1024(SB)/8, $0x4330000000000433 // 4.503599627371571e+15
+DATA constants<>+1032(SB)/8, $0x4330000000000433 // 4.503599627371571e+15
+DATA constants<>+1040(SB)/8, $0x43300000000003ff // 4.503599627371519e+15
+DATA constants<>+1048(SB)/8, $0x43300000000003ff // 4.503599627371519e+15
+DATA constants<>+1056(SB)/8, $0x000fffffffffffff // 2.225073858507201e-308
+DATA constants<>+1064(SB)/8, $0x000fffffffffffff // 2.225073858507201e-308
+DATA constants<>+1072(SB)/8, $0x3fe6a09e667f3bcd // 0.7071067811865476
+DATA constants<>+1080(SB)/8, $0x3fe6a09e667f3bcd // 0.7071067811865476
+DATA constants<>+1088(SB)/8, $0x4000000000000000 // 2
+DATA constants<>+1096(SB)/8, $0x4000000000000000 // 2
+DATA constants<>+1104(SB)/8, $0x3fe0000000000000 // 0.5
+DATA constants<>+1112(SB)/8, $0x3fe0000000000000 // 0.5
+DATA constants<>+1120(SB)/8, $0x3fc39a09d078c69f // 0.15313837699209373
+DATA constants<>+1128(SB)/8, $0x3fc39a09d078c69f // 0.15313837699209373
+DATA constants<>+1136(SB)/8, $0x3fc2f112df3e5244 // 0.14798198605116586
+DATA constants<>+1144(SB)/8, $0x3fc2f112df3e5244 // 0.14798198605116586
+DATA constants<>+1152(SB)/8, $0x3fc7466496cb03de // 0.1818357216161805
+DATA constants<>+1160(SB)/8, $0x3fc7466496cb03de // 0.1818357216161805
+DATA constants<>+1168(SB)/8, $0x3fcc71c51d8e78af // 0.22222198432149784
+DATA constants<>+1176(SB)/8, $0x3fcc71c51d8e78af // 0.22222198432149784
+DATA constants<>+1184(SB)/8, $0x3fd2492494229359 // 0.2857142874366239
+DATA constants<>+1192(SB)/8, $0x3fd2492494229359 // 0.2857142874366239
+DATA constants<>+1200(SB)/8, $0x3fd999999997fa04 // 0.3999999999940942
+DATA constants<>+1208(SB)/8, $0x3fd999999997fa04 // 0.3999999999940942
+DATA constants<>+1216(SB)/8, $0x3fe5555555555593 // 0.6666666666666735
+DATA constants<>+1224(SB)/8, $0x3fe5555555555593 // 0.6666666666666735
+DATA constants<>+1232(SB)/8, $0x0000000000000000 // 0
+DATA constants<>+1240(SB)/8, $0x0000000000000000 // 0
+DATA constants<>+1248(SB)/8, $0x7ff8000000000001 // NaN
+DATA constants<>+1256(SB)/8, $0x7ff8000000000001 // NaN
+DATA constants<>+1264(SB)/8, $0xfff0000000000000 // -Inf
+DATA constants<>+1272(SB)/8, $0xfff0000000000000 // -Inf
+DATA constants<>+1280(SB)/8, $0x7ff0000000000000 // +Inf
+DATA constants<>+1288(SB)/8, $0x7ff0000000000000 // +Inf
+DATA constants<>+1296(SB)/8, $0x7fffffffffffffff // NaN
+DATA constants<>+1304(SB)/8, $0x7fffffffffffffff // NaN
+DATA constants<>+1312(SB)/8, $0x4034000000000000 // 20
+DATA constants<>+1320(SB)/8, $0x4034000000000000 // 20
+DATA constants<>+1328(SB)/8, $0xc000000000000000 // -2
+DATA constants<>+1336(SB)/8, $0xc000000000000000 // -2
+DATA constants<>+1344(SB)/8, $0x43380000000003ff // 6.755399441056767e+15
+DATA constants<>+1352(SB)/8, $0x43380000000003ff // 6.755399441056767e+15
+DATA constants<>+1360(SB)/8, $0x8000000000000000 // -0
+DATA constants<>+1368(SB)/8, $0x8000000000000000 // -0
+DATA constants<>+1376(SB)/8, $0x3fda827999fcef32 // 0.41421356237309503
+DATA constants<>+1384(SB)/8, $0x3fda827999fcef32 // 0.41421356237309503
+GLOBL constants<>(SB), NOPTR|RODATA, $1392
 
 DATA elementwiseTable<>+0(SB)/8, $opAddNEON<>(SB)
 DATA elementwiseTable<>+8(SB)/8, $opMulNEON<>(SB)
 DATA elementwiseTable<>+16(SB)/8, $opMulAddNEON<>(SB)
-DATA elementwiseTable<>+24(SB)/8, $opSoftplusNEON<>(SB)
-DATA elementwiseTable<>+32(SB)/8, $opSoftplusSigmoidNEON<>(SB)
-DATA elementwiseTable<>+40(SB)/8, $opSigmoidGradientNEON<>(SB)
-DATA elementwiseTable<>+48(SB)/8, $opAdamaxNEON<>(SB)
-GLOBL elementwiseTable<>(SB), RODATA, $56
+DATA elementwiseTable<>+24(SB)/8, $opScaleShiftNEON<>(SB)
+DATA elementwiseTable<>+32(SB)/8, $opSigmoidGradientNEON<>(SB)
+DATA elementwiseTable<>+40(SB)/8, $opAdamaxNEON<>(SB)
+DATA elementwiseTable<>+48(SB)/8, $opExpNEON<>(SB)
+DATA elementwiseTable<>+56(SB)/8, $opLogNEON<>(SB)
+DATA elementwiseTable<>+64(SB)/8, $opTanhNEON<>(SB)
+DATA elementwiseTable<>+72(SB)/8, $opSigmoidNEON<>(SB)
+DATA elementwiseTable<>+80(SB)/8, $opSoftplusSigmoidNEON<>(SB)
+DATA elementwiseTable<>+88(SB)/8, $opExp64NEON<>(SB)
+DATA elementwiseTable<>+96(SB)/8, $opLog64NEON<>(SB)
+DATA elementwiseTable<>+104(SB)/8, $opTanh64NEON<>(SB)
+DATA elementwiseTable<>+112(SB)/8, $opSigmoid64NEON<>(SB)
+DATA elementwiseTable<>+120(SB)/8, $opSoftplusSigmoid64NEON<>(SB)
+GLOBL elementwiseTable<>(SB), RODATA, $128
 
 // func callElementwise(kernel int, args *elementwiseArgs)
 TEXT ·callElementwise(SB), NOSPLIT, $0-16

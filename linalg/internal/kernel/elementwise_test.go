@@ -20,6 +20,9 @@ var elementwiseFunctions = []struct {
 	{"Add", func(y, a, b, c []float32) { Add(y, a, b) }, func(y, a, b, c *float32) { *y = *a + *b }},
 	{"Mul", func(y, a, b, c []float32) { Mul(y, a, b) }, func(y, a, b, c *float32) { *y = *a * *b }},
 	{"MulAdd", func(y, a, b, c []float32) { MulAdd(y, a, b, c) }, func(y, a, b, c *float32) { *y = fused(*a, *b, *c) }},
+	{"Scale", func(y, a, b, c []float32) { Scale(y, 1.7, a) }, func(y, a, b, c *float32) { *y = 1.7 * *a }},
+	{"AddConst", func(y, a, b, c []float32) { AddConst(y, a, 1.7) }, func(y, a, b, c *float32) { *y = *a + 1.7 }},
+	{"Exp", func(y, a, b, c []float32) { Exp(y, a) }, nil},
 	{"Softplus", func(y, a, b, c []float32) { Softplus(y, a) }, nil},
 	{"SoftplusSigmoid", func(y, a, b, c []float32) { SoftplusSigmoid(y, b, a) }, nil},
 	{"SigmoidGradient", func(y, a, b, c []float32) { SigmoidGradient(y, a, b) }, func(y, a, b, c *float32) {
@@ -65,37 +68,29 @@ func TestElementwiseKernelsMatchTheirDefinitions(t *testing.T) {
 	})
 }
 
-// ulps returns the error |got − want| in float32 units in the last place of want.
-func ulps(got float32, want float64) float64 {
-	w := float32(want)
-	switch {
-	case math.IsNaN(want) != math.IsNaN(float64(got)):
-		return math.Inf(1)
-	case math.IsNaN(want) || got == w:
-		return 0
-	case math.IsInf(float64(w), 0) || math.IsInf(float64(got), 0):
-		return math.Inf(1)
-	}
-	_, exponent := math.Frexp(want)
-	unit := math.Ldexp(1, max(exponent-24, -149))
-	return math.Abs(float64(got)-want) / unit
+// A function is an elementwise function of one argument. The function exact returns its value as the sum of two numbers.
+// The hash is for the results of all instruction sets on the last part of the arguments; see testAccuracy.
+type function[T Float] struct {
+	name  string
+	run   func(y, x []T)
+	exact func(x float64) (value, rest float64)
+	hash  uint64
 }
 
-// TestSoftplusAndSigmoidAreAccurateEverywhere checks the kernels of Softplus and SoftplusSigmoid against float64. All
-// instruction sets must give the same bits. The test compares a hash of the results, because no machine has all
-// instruction sets. Both softplus and sigmoid must be positive at −44 and zero below −44: models take the logarithm of
-// a standard deviation softplus(x), so softplus must be positive for plausible outputs x of a network.
-func TestSoftplusAndSigmoidAreAccurateEverywhere(t *testing.T) {
-	if at, below := Sigmoid(-44), Sigmoid(math.Nextafter(-44, -50)); at < math.Exp(-44.001) || below != 0 {
-		t.Errorf("Sigmoid is %v at −44 and %v at the next smaller number, want about e⁻⁴⁴ and 0", at, below)
+// TestFunctionsAreAccurateEverywhere checks the SIMD kernels against float64 or math/big. All instruction sets must give
+// the same bits. The test compares a hash of the results, because no machine has all instruction sets.
+func TestFunctionsAreAccurateEverywhere(t *testing.T) {
+	single := func(f func(x float64) float64) func(x float64) (value, rest float64) {
+		return func(x float64) (value, rest float64) { return f(x), 0 }
 	}
-	// x contains all special values and every 8209th float32, so that each exponent occurs.
-	step := uint64(8209)
+	softplus := single(func(x float64) float64 { return softplus(x, expOfMinusAbs[float32](x)) })
+	sigmoid := single(func(x float64) float64 { return sigmoid(x, expOfMinusAbs[float32](x)) })
+	step := uint64(16411)
 	if testing.Short() {
 		step = 131101
 	}
 	x := []float32{-44, math.Nextafter32(-44, -50)}
-	for bits := uint64(0); bits < 1<<32; bits += step {
+	for bits := uint64(0); bits < 1<<32; bits += step { // each exponent occurs
 		x = append(x, math.Float32frombits(uint32(bits)))
 	}
 	for e := range 256 {
@@ -104,35 +99,104 @@ func TestSoftplusAndSigmoidAreAccurateEverywhere(t *testing.T) {
 			x = append(x, math.Float32frombits(bits), math.Float32frombits(bits|1<<31))
 		}
 	}
-	hashed := len(x) // the hash covers the numbers from this index on, which are the same with -short
-	for i := -120.0; i < 120; i += 0.0037 {
-		x = append(x, float32(i))
-	}
-	onEachLevel(t, func(t *testing.T) {
-		var y [3][]float32
-		for i := range y {
-			y[i] = make([]float32, len(x))
+	testAccuracy(t, 2.5, x, 0.0037, func(x float64) float64 { return math.Ldexp(1, max(exponent(x)-24, -149)) }, []function[float32]{
+		{"exp", Exp[float32], single(math.Exp), 0xafcf4bc724016ba0},
+		{"log", Log[float32], single(math.Log), 0x866bedf47d973ff9},
+		{"tanh", Tanh[float32], single(math.Tanh), 0x137d8ca06002f041},
+		{"sigmoid", Sigmoid[float32], sigmoid, 0x231276b0a5939aba},
+		{"softplus", Softplus[float32], softplus, 0x6cef969a2e8a391},
+		{"sigmoid of SoftplusSigmoid", func(y, x []float32) { SoftplusSigmoid(slices.Clone(x), y, x) }, sigmoid, 0x231276b0a5939aba},
+	})
+
+	rng := rand.New(rand.NewPCG(6, 1))
+	var x64 []float64
+	for e := range uint64(2048) {
+		for _, fraction := range []uint64{0, 1<<52 - 1, rng.Uint64N(1 << 52)} {
+			bits := e<<52 | fraction
+			x64 = append(x64, math.Float64frombits(bits), math.Float64frombits(bits|1<<63))
 		}
-		Softplus(y[0], x)
-		SoftplusSigmoid(y[1], y[2], x)
-		for k, exact := range []func(x float64) float64{
-			func(x float64) float64 { return softplus(x, expOfMinusAbs(x)) },
-			func(x float64) float64 { return softplus(x, expOfMinusAbs(x)) },
-			Sigmoid,
-		} {
-			worst, where := 0.0, float32(0)
-			for i := range x {
-				if u := ulps(y[k][i], exact(float64(x[i]))); u > worst {
+	}
+	for range 3000 {
+		x64 = append(x64, 5*rng.NormFloat64(), 300*rng.NormFloat64(), 1+0.3*rng.NormFloat64())
+	}
+	plainSoftplus := func(x float64) float64 { return math.Log1p(math.Exp(-math.Abs(x))) + max(x, 0) }
+	plainSigmoid := func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+	testAccuracy(t, 2, x64, 0.037, func(x float64) float64 { return math.Ldexp(1, max(exponent(x)-53, -1074)) }, []function[float64]{
+		{"exp", Exp[float64], exactly(math.Exp, bigExp), 0xac938ddcc20cec18},
+		{"log", Log[float64], exactly(math.Log, bigLog), 0xf157bd09f313d0cd},
+		{"tanh", Tanh[float64], exactly(math.Tanh, bigTanh), 0xc74e35d2e3f5895a},
+		{"sigmoid", Sigmoid[float64], exactly(plainSigmoid, bigSigmoid), 0xd5b5912976abf25d},
+		{"softplus", Softplus[float64], exactly(plainSoftplus, bigSoftplus), 0x3b1cb3efd8439400},
+		{"sigmoid of SoftplusSigmoid", func(y, x []float64) { SoftplusSigmoid(slices.Clone(x), y, x) }, exactly(plainSigmoid, bigSigmoid), 0xd5b5912976abf25d},
+	})
+}
+
+// exponent returns the exponent e of x = f·2^e for ½ ≤ |f| < 1.
+func exponent(x float64) int {
+	_, e := math.Frexp(x)
+	return e
+}
+
+// testAccuracy computes functions of the arguments x and of numbers from −120 to 120, and compares the results with the
+// exact values. The error must not exceed bound units in the last place, where a unit is unit(y) for the exact value y. The
+// hashes are for the numbers from −120 to 120, which are the same with -short.
+func testAccuracy[T Float](t *testing.T, bound float64, x []T, step float64, unit func(y float64) float64, functions []function[T]) {
+	hashed := len(x)
+	for i := -120.0; i < 120; i += step {
+		x = append(x, T(i))
+	}
+	for _, f := range functions {
+		want, rest := make([]float64, len(x)), make([]float64, len(x))
+		for i, x := range x {
+			want[i], rest[i] = f.exact(float64(x))
+		}
+		onEachLevel(t, func(t *testing.T) {
+			y := make([]T, len(x))
+			f.run(y, x)
+			worst, where := 0.0, T(0)
+			for i, y := range y {
+				u := 0.0
+				switch w := T(want[i]); {
+				case w != w && y != y || w == y:
+				case w-w != 0 || y-y != 0: // one of them is infinite or NaN
+					u = math.Inf(1)
+				default:
+					u = math.Abs(float64(y)-want[i]-rest[i]) / unit(want[i])
+				}
+				if u > worst {
 					worst, where = u, x[i]
 				}
 			}
-			if worst > 2.5 {
-				t.Errorf("result %d for %v has an error of %.3g units in the last place, want at most 2.5", k, where, worst)
+			if t.Logf("%s in %T: the largest error is %.3g units in the last place, for %v", f.name, where, worst, where); worst > bound {
+				t.Errorf("%s of %v in %T has an error of %.3g units in the last place, want at most %v", f.name, where, where, worst, bound)
 			}
 			h := fnv.New64a()
-			binary.Write(h, binary.LittleEndian, y[k][hashed:])
-			if got, want := h.Sum64(), [...]uint64{0x6cef969a2e8a391, 0x6cef969a2e8a391, 0x231276b0a5939aba}[k]; got != want {
-				t.Errorf("the hash of result %d is %#x, want %#x with all instruction sets", k, got, want)
+			binary.Write(h, binary.LittleEndian, y[hashed:])
+			if got := h.Sum64(); got != f.hash {
+				t.Errorf("the hash of %s in %T is %#x, want %#x with all instruction sets", f.name, where, got, f.hash)
+			}
+		})
+	}
+}
+
+// TestTheCutOffOfSoftplusAndSigmoid checks that in float32, both are positive at −44 and zero below −44: models take the
+// logarithm of a standard deviation softplus(x), so softplus must be positive for plausible outputs x of a network. In
+// float64, neither has a cut-off.
+func TestTheCutOffOfSoftplusAndSigmoid(t *testing.T) {
+	OnEachLevel(func(name string) {
+		for _, f := range []func(y, x []float32){Softplus[float32], Sigmoid[float32]} {
+			y := []float32{-44, math.Nextafter32(-44, -50)}
+			f(y, y)
+			if float64(y[0]) < math.Exp(-44.001) || y[1] != 0 {
+				t.Errorf("%s: the float32 results are %v at −44 and at the next smaller number, want about e⁻⁴⁴ and 0", name, y)
+			}
+		}
+		for _, f := range []func(y, x []float64){Softplus[float64], Sigmoid[float64]} {
+			for _, x := range []float64{-44, -50, -700} {
+				y, want := []float64{x}, math.Exp(x)
+				if f(y, y); math.Abs(y[0]-want) > 1e-15*want {
+					t.Errorf("%s: the float64 result at %v is %v, want about %v", name, x, y[0], want)
+				}
 			}
 		}
 	})

@@ -4,13 +4,22 @@ package kernel
 
 // Indices of the elementwise kernels of an instruction set.
 const (
-	opAdd             = 0 // y = a + b
-	opMul             = 1 // y = a·b
-	opMulAdd          = 2 // y = a·b + c
-	opSoftplus        = 3 // y = log(1 + eᵃ)
-	opSoftplusSigmoid = 4 // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)
-	opSigmoidGradient = 5 // y = a ⊙ (b − b²)
-	opAdamax          = 6 // a step of Adamax for parameters y, moving averages b and c and gradient a
+	opAdd               = 0  // y = a + b
+	opMul               = 1  // y = a·b
+	opMulAdd            = 2  // y = a·b + c
+	opScaleShift        = 3  // y = scale·a + shift
+	opSigmoidGradient   = 4  // y = a ⊙ (b − b²)
+	opAdamax            = 5  // a step of Adamax for parameters y, moving averages b and c and gradient a
+	opExp               = 6  // y = eᵃ in float32
+	opLog               = 7  // y = log a in float32
+	opTanh              = 8  // y = tanh a in float32
+	opSigmoid           = 9  // y = 1/(1 + e⁻ᵃ) in float32
+	opSoftplusSigmoid   = 10 // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float32
+	opExp64             = 11 // y = eᵃ in float64
+	opLog64             = 12 // y = log a in float64
+	opTanh64            = 13 // y = tanh a in float64
+	opSigmoid64         = 14 // y = 1/(1 + e⁻ᵃ) in float64
+	opSoftplusSigmoid64 = 15 // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float64
 )
 
 // Indices of the row kernels. In the formulas, x_i is row i of the operand x, or element i if x is a column.
@@ -19,7 +28,5 @@ const (
 	rowScaleAdd   = 1 // y_i = a_i·b_i + c_i for a column a
 	rowMulShift   = 2 // y_i = a_i ⊙ b_i + c_i for a column c
 	rowMulAdd     = 3 // y_i = a_i ⊙ b_i + c_i
-	rowAddScaled  = 4 // y = y + Σ_i a_i·b_i for a column a
-	rowAddMul     = 5 // y = y + Σ_i a_i ⊙ b_i
-	rowAddDots    = 6 // y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four
+	rowAddDots    = 4 // y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four
 )

@@ -17,9 +17,9 @@
 // file elementwise.go contains elementwise functions, rows.go contains loops over the rows of
 // matrices, transpose.go contains transposes, and level.go selects the instruction set.
 //
-// In float32 all instruction sets give the same bits, because they perform the same operations in
-// the same order and fuse the same multiplications and additions. Plain Go rounds differently,
-// because it does not fuse them. In float64, plain Go and SIMD give the same bits on the same machine.
+// All instruction sets give the same bits, because they perform the same operations in the same order and fuse the same
+// multiplications and additions. In float32, plain Go rounds differently, because it does not fuse them. In float64, plain
+// Go and SIMD give the same bits on the same machine, except for Exp, Log, Tanh, Sigmoid, Softplus and SoftplusSigmoid.
 // A Go compiler may fuse x*y + z; the conversion in T(x*y) + z prevents that.
 package kernel
 

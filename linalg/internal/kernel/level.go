@@ -47,7 +47,8 @@ func chooseLevel(name string, available []int) (l int, err error) {
 	}
 	var names []string
 	for _, l := range available {
-		if names = append(names, levelNames[l]); levelNames[l] == name {
+		names = append(names, levelNames[l])
+		if levelNames[l] == name {
 			return l, nil
 		}
 	}

@@ -57,7 +57,8 @@ func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c [
 	rows := len(y) / n
 	if simd64[T]() && len(y) >= minSIMD && bc == 1 {
 		kernel := [2][2]int{{rowScaleShift, rowScaleAdd}, {rowMulShift, rowMulAdd}}[ac][cc]
-		callRow(kernel, &rowArgs{operand(y, n, 1, rows, n), operand(a, ar, ac, rows, n), operand(b, br, 1, rows, n), operand(c, cr, cc, rows, n), rows, n})
+		callRow(kernel, &rowArgs{operand(y, n, 1, rows, n), operand(a, ar, ac, rows, n), operand(b, br, 1, rows, n),
+			operand(c, cr, cc, rows, n), rows, n})
 		return
 	}
 	if bc == 0 {
@@ -102,7 +103,8 @@ func AddDots[T Float](y []T, yr int, a []T, ar int, b []T, br, rows, n int) {
 	i := 0
 	if simd64[T]() && rows*n >= minSIMD && rows >= 4 {
 		i = rows / 4 * 4
-		callRow(rowAddDots, &rowArgs{y: operand(y, yr, 0, i, 1), a: operand(a, ar, 1, i, n), b: operand(b, br, 1, i, n), rows: i, cols: n})
+		callRow(rowAddDots, &rowArgs{y: operand(y, yr, 0, i, 1), a: operand(a, ar, 1, i, n), b: operand(b, br, 1, i, n),
+			rows: i, cols: n})
 	}
 	for ; i < rows; i++ {
 		p, q := a[i*ar:][:n], b[i*br:][:n]
@@ -133,7 +135,8 @@ func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
 	i := 0
 	if simd64[T]() && rows*n >= minSIMD && rows >= 4 && n <= len(ones) {
 		i = rows / 4 * 4 // a kernel without the products would save only 1 % of a step of the Gaussian experiment
-		callRow(rowAddDots, &rowArgs{y: operand(y, yr, 0, i, 1), a: rowOperand{unsafe.Pointer(&ones), 0}, b: operand(x, n, 1, i, n), rows: i, cols: n})
+		one := rowOperand{unsafe.Pointer(&ones), 0}
+		callRow(rowAddDots, &rowArgs{y: operand(y, yr, 0, i, 1), a: one, b: operand(x, n, 1, i, n), rows: i, cols: n})
 	}
 	for ; i < rows; i++ {
 		var s T
@@ -148,16 +151,7 @@ func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
 //
 //go:noinline
 func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {
-	n := len(y)
-	if simd64[T]() && rows*n >= minSIMD {
-		kernel := rowAddMul
-		if ac == 0 {
-			kernel = rowAddScaled
-		}
-		callRow(kernel, &rowArgs{y: operand(y, 0, 1, rows, n), a: operand(a, ar, ac, rows, n), b: operand(b, br, 1, rows, n), rows: rows, cols: n})
-		return
-	}
-	i := 0
+	n, i := len(y), 0
 	for ; ac == 0 && i+4 <= rows; i += 4 {
 		s0, s1, s2, s3 := a[i*ar], a[(i+1)*ar], a[(i+2)*ar], a[(i+3)*ar]
 		q0, q1, q2, q3 := b[i*br:][:n], b[(i+1)*br:][:n], b[(i+2)*br:][:n], b[(i+3)*br:][:n]

@@ -33,15 +33,9 @@ DATA ones<>+56(SB)/8, $0
 GLOBL ones<>(SB), NOPTR|RODATA, $64
 
 // C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
-TEXT tile1x1AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
+TEXT full1x1AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -49,6 +43,7 @@ TEXT tile1x1AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -85,16 +80,9 @@ store:
 	RET
 
 // C is in registers 0 to 1 and B in registers 2 to 3. Elements of A are in the registers after B.
-TEXT tile1x2AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
+TEXT full1x2AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -103,6 +91,7 @@ TEXT tile1x2AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS (BX), Z0
 	VMOVAPS Z0, Z1
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -143,17 +132,9 @@ store:
 	RET
 
 // C is in registers 0 to 2 and B in registers 3 to 5. Elements of A are in the registers after B.
-TEXT tile1x3AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
+TEXT full1x3AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -163,6 +144,7 @@ TEXT tile1x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z0, Z1
 	VMOVAPS Z0, Z2
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -207,22 +189,10 @@ store:
 	RET
 
 // C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
-TEXT tile4x1AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
+TEXT full4x1AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -233,6 +203,7 @@ TEXT tile4x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 8(BX), Z2
 	VBROADCASTSS 12(BX), Z3
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -287,26 +258,10 @@ store:
 	RET
 
 // C is in registers 0 to 7 and B in registers 8 to 9. Elements of A are in the registers after B.
-TEXT tile4x2AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
+TEXT full4x2AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -321,6 +276,7 @@ TEXT tile4x2AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Z6
 	VMOVAPS Z6, Z7
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -388,30 +344,10 @@ store:
 	RET
 
 // C is in registers 0 to 11 and B in registers 12 to 14. Elements of A are in the registers after B.
-TEXT tile4x3AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
+TEXT full4x3AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -430,6 +366,7 @@ TEXT tile4x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z9, Z10
 	VMOVAPS Z9, Z11
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -510,24 +447,10 @@ store:
 	RET
 
 // C is in registers 0 to 4 and B in registers 5 to 5. Elements of A are in the registers after B.
-TEXT tile5x1AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
+TEXT full5x1AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -539,6 +462,7 @@ TEXT tile5x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Z3
 	VBROADCASTSS 16(BX), Z4
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -599,29 +523,10 @@ store:
 	RET
 
 // C is in registers 0 to 9 and B in registers 10 to 11. Elements of A are in the registers after B.
-TEXT tile5x2AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
+TEXT full5x2AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -638,6 +543,7 @@ TEXT tile5x2AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 16(BX), Z8
 	VMOVAPS Z8, Z9
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -714,34 +620,10 @@ store:
 	RET
 
 // C is in registers 0 to 14 and B in registers 15 to 17. Elements of A are in the registers after B.
-TEXT tile5x3AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
+TEXT full5x3AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -763,6 +645,7 @@ TEXT tile5x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z12, Z13
 	VMOVAPS Z12, Z14
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -854,159 +737,13 @@ store:
 	VZEROUPPER
 	RET
 
-// C is in registers 0 to 7 and B in registers 8 to 8. Elements of A are in the registers after B.
-TEXT tile8x1AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	LEAQ (CX)(CX*4), SI
-	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_bVector(DI), R9
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS (BX), Z0
-	VBROADCASTSS 4(BX), Z1
-	VBROADCASTSS 8(BX), Z2
-	VBROADCASTSS 12(BX), Z3
-	VBROADCASTSS 16(BX), Z4
-	VBROADCASTSS 20(BX), Z5
-	VBROADCASTSS 24(BX), Z6
-	VBROADCASTSS 28(BX), Z7
-	MOVQ tileArgs_segmentCount(DI), R14
-	// For each segment:
-eachSegment:
-	MOVQ (R12), AX
-	MOVQ 8(R12), BX
-	ADDQ $16, R12
-	MOVQ tileArgs_a(DI), R13
-	LEAQ (R13)(AX*4), AX
-	MOVQ tileArgs_b(DI), R13
-	LEAQ (R13)(BX*4), BX
-	MOVQ tileArgs_steps(DI), R13
-	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-eachStep:
-	VMOVUPS (BX), Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS Z9, Z8, Z0
-	VBROADCASTSS (AX)(CX*1), Z10
-	VFMADD231PS Z10, Z8, Z1
-	VBROADCASTSS (AX)(CX*2), Z11
-	VFMADD231PS Z11, Z8, Z2
-	VBROADCASTSS (AX)(DX*1), Z12
-	VFMADD231PS Z12, Z8, Z3
-	VBROADCASTSS (AX)(CX*4), Z9
-	VFMADD231PS Z9, Z8, Z4
-	VBROADCASTSS (AX)(SI*1), Z10
-	VFMADD231PS Z10, Z8, Z5
-	VBROADCASTSS (AX)(DX*2), Z11
-	VFMADD231PS Z11, Z8, Z6
-	VBROADCASTSS (AX)(R8*1), Z12
-	VFMADD231PS Z12, Z8, Z7
-	ADDQ R10, AX
-	ADDQ R11, BX
-	DECQ R13
-	JNZ eachStep
-	DECQ R14
-	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Z0, Z0
-	ADDQ CX, AX
-	VADDPS (AX), Z1, Z1
-	ADDQ CX, AX
-	VADDPS (AX), Z2, Z2
-	ADDQ CX, AX
-	VADDPS (AX), Z3, Z3
-	ADDQ CX, AX
-	VADDPS (AX), Z4, Z4
-	ADDQ CX, AX
-	VADDPS (AX), Z5, Z5
-	ADDQ CX, AX
-	VADDPS (AX), Z6, Z6
-	ADDQ CX, AX
-	VADDPS (AX), Z7, Z7
-	MOVQ tileArgs_c(DI), AX
-store:
-	VMOVUPS Z0, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z2, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z3, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z4, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z5, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z6, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z7, (AX)
-	VZEROUPPER
-	RET
-
 // C is in registers 0 to 15 and B in registers 16 to 17. Elements of A are in the registers after B.
-TEXT tile8x2AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
+TEXT full8x2AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
 	LEAQ (CX)(CX*4), SI
 	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -1029,6 +766,7 @@ TEXT tile8x2AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 28(BX), Z14
 	VMOVAPS Z14, Z15
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -1132,48 +870,12 @@ store:
 	RET
 
 // C is in registers 0 to 23 and B in registers 24 to 26. Elements of A are in the registers after B.
-TEXT tile8x3AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
+TEXT full8x3AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
 	LEAQ (CX)(CX*4), SI
 	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -1204,6 +906,7 @@ TEXT tile8x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z21, Z22
 	VMOVAPS Z21, Z23
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -1332,48 +1035,12 @@ store:
 	RET
 
 // C is in registers 0 to 15 and B in registers 16 to 16. Elements of A are in the registers after B.
-TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
+TEXT full16x1AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
 	LEAQ (CX)(CX*4), SI
 	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -1401,6 +1068,7 @@ TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 56(BX), Z14
 	VBROADCASTSS 60(BX), Z15
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -1529,15 +1197,9 @@ store:
 	RET
 
 // C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
-TEXT partial1AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
+TEXT partial1x1AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -1549,6 +1211,7 @@ TEXT partial1AVX512<>(SB), NOSPLIT, $0-16
 	BZHIL R13, R14, R14
 	KMOVW R14, K1
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -1585,179 +1248,13 @@ store:
 	VZEROUPPER
 	RET
 
-// C is in registers 0 to 7 and B in registers 8 to 8. Elements of A are in the registers after B.
-TEXT partial8AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	LEAQ (CX)(CX*4), SI
-	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_bVector(DI), R9
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS (BX), Z0
-	VBROADCASTSS 4(BX), Z1
-	VBROADCASTSS 8(BX), Z2
-	VBROADCASTSS 12(BX), Z3
-	VBROADCASTSS 16(BX), Z4
-	VBROADCASTSS 20(BX), Z5
-	VBROADCASTSS 24(BX), Z6
-	VBROADCASTSS 28(BX), Z7
-	MOVQ tileArgs_lanes(DI), R13
-	MOVL $-1, R14
-	BZHIL R13, R14, R14
-	KMOVW R14, K1
-	MOVQ tileArgs_segmentCount(DI), R14
-	// For each segment:
-eachSegment:
-	MOVQ (R12), AX
-	MOVQ 8(R12), BX
-	ADDQ $16, R12
-	MOVQ tileArgs_a(DI), R13
-	LEAQ (R13)(AX*4), AX
-	MOVQ tileArgs_b(DI), R13
-	LEAQ (R13)(BX*4), BX
-	MOVQ tileArgs_steps(DI), R13
-	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-eachStep:
-	VMOVUPS.Z (BX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS Z9, Z8, Z0
-	VBROADCASTSS (AX)(CX*1), Z10
-	VFMADD231PS Z10, Z8, Z1
-	VBROADCASTSS (AX)(CX*2), Z11
-	VFMADD231PS Z11, Z8, Z2
-	VBROADCASTSS (AX)(DX*1), Z12
-	VFMADD231PS Z12, Z8, Z3
-	VBROADCASTSS (AX)(CX*4), Z9
-	VFMADD231PS Z9, Z8, Z4
-	VBROADCASTSS (AX)(SI*1), Z10
-	VFMADD231PS Z10, Z8, Z5
-	VBROADCASTSS (AX)(DX*2), Z11
-	VFMADD231PS Z11, Z8, Z6
-	VBROADCASTSS (AX)(R8*1), Z12
-	VFMADD231PS Z12, Z8, Z7
-	ADDQ R10, AX
-	ADDQ R11, BX
-	DECQ R13
-	JNZ eachStep
-	DECQ R14
-	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VMOVUPS.Z (AX), K1, Z8
-	VADDPS Z8, Z0, Z0
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z8
-	VADDPS Z8, Z1, Z1
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z8
-	VADDPS Z8, Z2, Z2
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z8
-	VADDPS Z8, Z3, Z3
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z8
-	VADDPS Z8, Z4, Z4
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z8
-	VADDPS Z8, Z5, Z5
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z8
-	VADDPS Z8, Z6, Z6
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z8
-	VADDPS Z8, Z7, Z7
-	MOVQ tileArgs_c(DI), AX
-store:
-	VMOVUPS Z0, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z1, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z2, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z3, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z4, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z5, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z6, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z7, K1, (AX)
-	VZEROUPPER
-	RET
-
 // C is in registers 0 to 15 and B in registers 16 to 16. Elements of A are in the registers after B.
-TEXT partial16AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
+TEXT partial16x1AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
 	LEAQ (CX)(CX*4), SI
 	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -1789,6 +1286,7 @@ TEXT partial16AVX512<>(SB), NOSPLIT, $0-16
 	BZHIL R13, R14, R14
 	KMOVW R14, K1
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -1933,17 +1431,9 @@ store:
 	RET
 
 // C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
-TEXT quad1AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_cQuad2(DI), R14
-	MOVQ tileArgs_cQuad3(DI), R15
-	PREFETCHT0 (AX)
+TEXT quad1x1AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2003,24 +1493,10 @@ store:
 	RET
 
 // C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
-TEXT quad4AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_cQuad2(DI), R14
-	MOVQ tileArgs_cQuad3(DI), R15
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
+TEXT quad4x1AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2121,236 +1597,13 @@ store:
 	VZEROUPPER
 	RET
 
-// C is in registers 0 to 7 and B in registers 8 to 8. Elements of A are in the registers after B.
-TEXT quad8AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_cQuad2(DI), R14
-	MOVQ tileArgs_cQuad3(DI), R15
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	LEAQ (CX)(CX*4), SI
-	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_bVector(DI), R9
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS (BX), Z0
-	VBROADCASTSS 4(BX), Z1
-	VBROADCASTSS 8(BX), Z2
-	VBROADCASTSS 12(BX), Z3
-	VBROADCASTSS 16(BX), Z4
-	VBROADCASTSS 20(BX), Z5
-	VBROADCASTSS 24(BX), Z6
-	VBROADCASTSS 28(BX), Z7
-	MOVQ tileArgs_segmentCount(DI), R14
-	MOVQ R14, tileArgs_left(DI)
-	MOVQ tileArgs_bVector(DI), R9
-	MOVQ tileArgs_bQuad2(DI), R14
-	MOVQ tileArgs_bQuad3(DI), R15
-	// For each segment:
-eachSegment:
-	MOVQ (R12), AX
-	MOVQ 8(R12), BX
-	ADDQ $16, R12
-	MOVQ tileArgs_a(DI), R13
-	LEAQ (R13)(AX*4), AX
-	MOVQ tileArgs_b(DI), R13
-	LEAQ (R13)(BX*4), BX
-	MOVQ tileArgs_steps(DI), R13
-	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-eachStep:
-	VMOVUPS (BX), X8
-	VINSERTF32X4 $1, (BX)(R9*1), Z8, Z8
-	VINSERTF32X4 $2, (BX)(R14*1), Z8, Z8
-	VINSERTF32X4 $3, (BX)(R15*1), Z8, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS Z9, Z8, Z0
-	VBROADCASTSS (AX)(CX*1), Z10
-	VFMADD231PS Z10, Z8, Z1
-	VBROADCASTSS (AX)(CX*2), Z11
-	VFMADD231PS Z11, Z8, Z2
-	VBROADCASTSS (AX)(DX*1), Z12
-	VFMADD231PS Z12, Z8, Z3
-	VBROADCASTSS (AX)(CX*4), Z9
-	VFMADD231PS Z9, Z8, Z4
-	VBROADCASTSS (AX)(SI*1), Z10
-	VFMADD231PS Z10, Z8, Z5
-	VBROADCASTSS (AX)(DX*2), Z11
-	VFMADD231PS Z11, Z8, Z6
-	VBROADCASTSS (AX)(R8*1), Z12
-	VFMADD231PS Z12, Z8, Z7
-	ADDQ R10, AX
-	ADDQ R11, BX
-	DECQ R13
-	JNZ eachStep
-	DECQ tileArgs_left(DI)
-	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_cQuad2(DI), R14
-	MOVQ tileArgs_cQuad3(DI), R15
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VMOVUPS (AX), X8
-	VINSERTF32X4 $1, (AX)(R9*1), Z8, Z8
-	VINSERTF32X4 $2, (AX)(R14*1), Z8, Z8
-	VINSERTF32X4 $3, (AX)(R15*1), Z8, Z8
-	VADDPS Z8, Z0, Z0
-	ADDQ CX, AX
-	VMOVUPS (AX), X8
-	VINSERTF32X4 $1, (AX)(R9*1), Z8, Z8
-	VINSERTF32X4 $2, (AX)(R14*1), Z8, Z8
-	VINSERTF32X4 $3, (AX)(R15*1), Z8, Z8
-	VADDPS Z8, Z1, Z1
-	ADDQ CX, AX
-	VMOVUPS (AX), X8
-	VINSERTF32X4 $1, (AX)(R9*1), Z8, Z8
-	VINSERTF32X4 $2, (AX)(R14*1), Z8, Z8
-	VINSERTF32X4 $3, (AX)(R15*1), Z8, Z8
-	VADDPS Z8, Z2, Z2
-	ADDQ CX, AX
-	VMOVUPS (AX), X8
-	VINSERTF32X4 $1, (AX)(R9*1), Z8, Z8
-	VINSERTF32X4 $2, (AX)(R14*1), Z8, Z8
-	VINSERTF32X4 $3, (AX)(R15*1), Z8, Z8
-	VADDPS Z8, Z3, Z3
-	ADDQ CX, AX
-	VMOVUPS (AX), X8
-	VINSERTF32X4 $1, (AX)(R9*1), Z8, Z8
-	VINSERTF32X4 $2, (AX)(R14*1), Z8, Z8
-	VINSERTF32X4 $3, (AX)(R15*1), Z8, Z8
-	VADDPS Z8, Z4, Z4
-	ADDQ CX, AX
-	VMOVUPS (AX), X8
-	VINSERTF32X4 $1, (AX)(R9*1), Z8, Z8
-	VINSERTF32X4 $2, (AX)(R14*1), Z8, Z8
-	VINSERTF32X4 $3, (AX)(R15*1), Z8, Z8
-	VADDPS Z8, Z5, Z5
-	ADDQ CX, AX
-	VMOVUPS (AX), X8
-	VINSERTF32X4 $1, (AX)(R9*1), Z8, Z8
-	VINSERTF32X4 $2, (AX)(R14*1), Z8, Z8
-	VINSERTF32X4 $3, (AX)(R15*1), Z8, Z8
-	VADDPS Z8, Z6, Z6
-	ADDQ CX, AX
-	VMOVUPS (AX), X8
-	VINSERTF32X4 $1, (AX)(R9*1), Z8, Z8
-	VINSERTF32X4 $2, (AX)(R14*1), Z8, Z8
-	VINSERTF32X4 $3, (AX)(R15*1), Z8, Z8
-	VADDPS Z8, Z7, Z7
-	MOVQ tileArgs_c(DI), AX
-store:
-	VMOVUPS X0, (AX)
-	VEXTRACTF32X4 $1, Z0, (AX)(R9*1)
-	VEXTRACTF32X4 $2, Z0, (AX)(R14*1)
-	VEXTRACTF32X4 $3, Z0, (AX)(R15*1)
-	ADDQ CX, AX
-	VMOVUPS X1, (AX)
-	VEXTRACTF32X4 $1, Z1, (AX)(R9*1)
-	VEXTRACTF32X4 $2, Z1, (AX)(R14*1)
-	VEXTRACTF32X4 $3, Z1, (AX)(R15*1)
-	ADDQ CX, AX
-	VMOVUPS X2, (AX)
-	VEXTRACTF32X4 $1, Z2, (AX)(R9*1)
-	VEXTRACTF32X4 $2, Z2, (AX)(R14*1)
-	VEXTRACTF32X4 $3, Z2, (AX)(R15*1)
-	ADDQ CX, AX
-	VMOVUPS X3, (AX)
-	VEXTRACTF32X4 $1, Z3, (AX)(R9*1)
-	VEXTRACTF32X4 $2, Z3, (AX)(R14*1)
-	VEXTRACTF32X4 $3, Z3, (AX)(R15*1)
-	ADDQ CX, AX
-	VMOVUPS X4, (AX)
-	VEXTRACTF32X4 $1, Z4, (AX)(R9*1)
-	VEXTRACTF32X4 $2, Z4, (AX)(R14*1)
-	VEXTRACTF32X4 $3, Z4, (AX)(R15*1)
-	ADDQ CX, AX
-	VMOVUPS X5, (AX)
-	VEXTRACTF32X4 $1, Z5, (AX)(R9*1)
-	VEXTRACTF32X4 $2, Z5, (AX)(R14*1)
-	VEXTRACTF32X4 $3, Z5, (AX)(R15*1)
-	ADDQ CX, AX
-	VMOVUPS X6, (AX)
-	VEXTRACTF32X4 $1, Z6, (AX)(R9*1)
-	VEXTRACTF32X4 $2, Z6, (AX)(R14*1)
-	VEXTRACTF32X4 $3, Z6, (AX)(R15*1)
-	ADDQ CX, AX
-	VMOVUPS X7, (AX)
-	VEXTRACTF32X4 $1, Z7, (AX)(R9*1)
-	VEXTRACTF32X4 $2, Z7, (AX)(R14*1)
-	VEXTRACTF32X4 $3, Z7, (AX)(R15*1)
-	VZEROUPPER
-	RET
-
 // C is in registers 0 to 15 and B in registers 16 to 16. Elements of A are in the registers after B.
-TEXT quad16AVX512<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_cQuad2(DI), R14
-	MOVQ tileArgs_cQuad3(DI), R15
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
+TEXT quad16x1AVX512<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
 	LEAQ (CX)(CX*4), SI
 	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2624,15 +1877,9 @@ store:
 	RET
 
 // C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
-TEXT tile1x1AVX2<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
+TEXT full1x1AVX2<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2640,6 +1887,7 @@ TEXT tile1x1AVX2<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Y0
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -2676,16 +1924,9 @@ store:
 	RET
 
 // C is in registers 0 to 1 and B in registers 2 to 3. Elements of A are in the registers after B.
-TEXT tile1x2AVX2<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
+TEXT full1x2AVX2<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2694,6 +1935,7 @@ TEXT tile1x2AVX2<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS (BX), Y0
 	VMOVAPS Y0, Y1
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -2734,17 +1976,9 @@ store:
 	RET
 
 // C is in registers 0 to 2 and B in registers 3 to 5. Elements of A are in the registers after B.
-TEXT tile1x3AVX2<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
+TEXT full1x3AVX2<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2754,6 +1988,7 @@ TEXT tile1x3AVX2<>(SB), NOSPLIT, $0-16
 	VMOVAPS Y0, Y1
 	VMOVAPS Y0, Y2
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -2798,22 +2033,10 @@ store:
 	RET
 
 // C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
-TEXT tile4x1AVX2<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
+TEXT full4x1AVX2<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2824,6 +2047,7 @@ TEXT tile4x1AVX2<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 8(BX), Y2
 	VBROADCASTSS 12(BX), Y3
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -2878,26 +2102,10 @@ store:
 	RET
 
 // C is in registers 0 to 7 and B in registers 8 to 9. Elements of A are in the registers after B.
-TEXT tile4x2AVX2<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
+TEXT full4x2AVX2<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2912,6 +2120,7 @@ TEXT tile4x2AVX2<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Y6
 	VMOVAPS Y6, Y7
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -2979,30 +2188,10 @@ store:
 	RET
 
 // C is in registers 0 to 11 and B in registers 12 to 14. Elements of A are in the registers after B.
-TEXT tile4x3AVX2<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R9*2)
+TEXT full4x3AVX2<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -3021,6 +2210,7 @@ TEXT tile4x3AVX2<>(SB), NOSPLIT, $0-16
 	VMOVAPS Y9, Y10
 	VMOVAPS Y9, Y11
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -3101,15 +2291,9 @@ store:
 	RET
 
 // C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
-TEXT partial1AVX2<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
+TEXT partial1x1AVX2<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -3122,6 +2306,7 @@ TEXT partial1AVX2<>(SB), NOSPLIT, $0-16
 	SUBQ R13, R14
 	VMOVDQU (R14), Y15
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -3159,22 +2344,10 @@ store:
 	RET
 
 // C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
-TEXT partial4AVX2<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
+TEXT partial4x1AVX2<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -3190,6 +2363,7 @@ TEXT partial4AVX2<>(SB), NOSPLIT, $0-16
 	SUBQ R13, R14
 	VMOVDQU (R14), Y15
 	MOVQ tileArgs_segmentCount(DI), R14
+	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -3248,15 +2422,9 @@ store:
 	RET
 
 // C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
-TEXT quad1AVX2<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
+TEXT quad1x1AVX2<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -3306,22 +2474,10 @@ store:
 	RET
 
 // C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
-TEXT quad4AVX2<>(SB), NOSPLIT, $0-16
-	// Prefetch C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
-	ADDQ CX, AX
-	PREFETCHT0 (AX)
+TEXT quad4x1AVX2<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -3400,37 +2556,34 @@ store:
 	VZEROUPPER
 	RET
 
-DATA tileTable<>+0(SB)/8, $tile1x1AVX512<>(SB)
-DATA tileTable<>+8(SB)/8, $tile1x2AVX512<>(SB)
-DATA tileTable<>+16(SB)/8, $tile1x3AVX512<>(SB)
-DATA tileTable<>+24(SB)/8, $tile4x1AVX512<>(SB)
-DATA tileTable<>+32(SB)/8, $tile4x2AVX512<>(SB)
-DATA tileTable<>+40(SB)/8, $tile4x3AVX512<>(SB)
-DATA tileTable<>+48(SB)/8, $tile5x1AVX512<>(SB)
-DATA tileTable<>+56(SB)/8, $tile5x2AVX512<>(SB)
-DATA tileTable<>+64(SB)/8, $tile5x3AVX512<>(SB)
-DATA tileTable<>+72(SB)/8, $tile8x1AVX512<>(SB)
-DATA tileTable<>+80(SB)/8, $tile8x2AVX512<>(SB)
-DATA tileTable<>+88(SB)/8, $tile8x3AVX512<>(SB)
-DATA tileTable<>+96(SB)/8, $tile16x1AVX512<>(SB)
-DATA tileTable<>+104(SB)/8, $partial1AVX512<>(SB)
-DATA tileTable<>+112(SB)/8, $partial8AVX512<>(SB)
-DATA tileTable<>+120(SB)/8, $partial16AVX512<>(SB)
-DATA tileTable<>+128(SB)/8, $quad1AVX512<>(SB)
-DATA tileTable<>+136(SB)/8, $quad4AVX512<>(SB)
-DATA tileTable<>+144(SB)/8, $quad8AVX512<>(SB)
-DATA tileTable<>+152(SB)/8, $quad16AVX512<>(SB)
-DATA tileTable<>+160(SB)/8, $tile1x1AVX2<>(SB)
-DATA tileTable<>+168(SB)/8, $tile1x2AVX2<>(SB)
-DATA tileTable<>+176(SB)/8, $tile1x3AVX2<>(SB)
-DATA tileTable<>+184(SB)/8, $tile4x1AVX2<>(SB)
-DATA tileTable<>+192(SB)/8, $tile4x2AVX2<>(SB)
-DATA tileTable<>+200(SB)/8, $tile4x3AVX2<>(SB)
-DATA tileTable<>+208(SB)/8, $partial1AVX2<>(SB)
-DATA tileTable<>+216(SB)/8, $partial4AVX2<>(SB)
-DATA tileTable<>+224(SB)/8, $quad1AVX2<>(SB)
-DATA tileTable<>+232(SB)/8, $quad4AVX2<>(SB)
-GLOBL tileTable<>(SB), RODATA, $240
+DATA tileTable<>+0(SB)/8, $full1x1AVX512<>(SB)
+DATA tileTable<>+8(SB)/8, $full1x2AVX512<>(SB)
+DATA tileTable<>+16(SB)/8, $full1x3AVX512<>(SB)
+DATA tileTable<>+24(SB)/8, $full4x1AVX512<>(SB)
+DATA tileTable<>+32(SB)/8, $full4x2AVX512<>(SB)
+DATA tileTable<>+40(SB)/8, $full4x3AVX512<>(SB)
+DATA tileTable<>+48(SB)/8, $full5x1AVX512<>(SB)
+DATA tileTable<>+56(SB)/8, $full5x2AVX512<>(SB)
+DATA tileTable<>+64(SB)/8, $full5x3AVX512<>(SB)
+DATA tileTable<>+72(SB)/8, $full8x2AVX512<>(SB)
+DATA tileTable<>+80(SB)/8, $full8x3AVX512<>(SB)
+DATA tileTable<>+88(SB)/8, $full16x1AVX512<>(SB)
+DATA tileTable<>+96(SB)/8, $partial1x1AVX512<>(SB)
+DATA tileTable<>+104(SB)/8, $partial16x1AVX512<>(SB)
+DATA tileTable<>+112(SB)/8, $quad1x1AVX512<>(SB)
+DATA tileTable<>+120(SB)/8, $quad4x1AVX512<>(SB)
+DATA tileTable<>+128(SB)/8, $quad16x1AVX512<>(SB)
+DATA tileTable<>+136(SB)/8, $full1x1AVX2<>(SB)
+DATA tileTable<>+144(SB)/8, $full1x2AVX2<>(SB)
+DATA tileTable<>+152(SB)/8, $full1x3AVX2<>(SB)
+DATA tileTable<>+160(SB)/8, $full4x1AVX2<>(SB)
+DATA tileTable<>+168(SB)/8, $full4x2AVX2<>(SB)
+DATA tileTable<>+176(SB)/8, $full4x3AVX2<>(SB)
+DATA tileTable<>+184(SB)/8, $partial1x1AVX2<>(SB)
+DATA tileTable<>+192(SB)/8, $partial4x1AVX2<>(SB)
+DATA tileTable<>+200(SB)/8, $quad1x1AVX2<>(SB)
+DATA tileTable<>+208(SB)/8, $quad4x1AVX2<>(SB)
+GLOBL tileTable<>(SB), RODATA, $216
 
 // func callTile(kernel int, args *tileArgs)
 TEXT ·callTile(SB), NOSPLIT, $0-16

@@ -28,10 +28,9 @@
 //	R19   3 times the stride between vectors
 
 // C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
-TEXT tile1x1NEON<>(SB), NOSPLIT, $0-16
+TEXT full1x1NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
-	MOVD tileArgs_bVector(R0), R7
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -39,6 +38,7 @@ TEXT tile1x1NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -75,10 +75,9 @@ store:
 	RET
 
 // C is in registers 0 to 1 and B in registers 2 to 3. Elements of A are in the registers after B.
-TEXT tile1x2NEON<>(SB), NOSPLIT, $0-16
+TEXT full1x2NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
-	MOVD tileArgs_bVector(R0), R7
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -87,6 +86,7 @@ TEXT tile1x2NEON<>(SB), NOSPLIT, $0-16
 	VLD1R (R2), [V0.S4]
 	VMOV V0.B16, V1.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -128,11 +128,9 @@ store:
 	RET
 
 // C is in registers 0 to 2 and B in registers 3 to 5. Elements of A are in the registers after B.
-TEXT tile1x3NEON<>(SB), NOSPLIT, $0-16
+TEXT full1x3NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
-	MOVD tileArgs_bVector(R0), R7
-	ADD R7, R7, R17
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -142,6 +140,8 @@ TEXT tile1x3NEON<>(SB), NOSPLIT, $0-16
 	VMOV V0.B16, V1.B16
 	VMOV V0.B16, V2.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
+	ADD R7, R7, R17
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -189,12 +189,9 @@ store:
 	RET
 
 // C is in registers 0 to 3 and B in registers 4 to 7. Elements of A are in the registers after B.
-TEXT tile1x4NEON<>(SB), NOSPLIT, $0-16
+TEXT full1x4NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
-	MOVD tileArgs_bVector(R0), R7
-	ADD R7, R7, R17
-	ADD R7, R17, R19
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -205,6 +202,9 @@ TEXT tile1x4NEON<>(SB), NOSPLIT, $0-16
 	VMOV V0.B16, V2.B16
 	VMOV V0.B16, V3.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
+	ADD R7, R7, R17
+	ADD R7, R17, R19
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -258,12 +258,11 @@ store:
 	RET
 
 // C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
-TEXT tile4x1NEON<>(SB), NOSPLIT, $0-16
+TEXT full4x1NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
 	ADD R3, R14, R4
-	MOVD tileArgs_bVector(R0), R7
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -277,6 +276,7 @@ TEXT tile4x1NEON<>(SB), NOSPLIT, $0-16
 	FMOVS 12(R2), F3
 	VDUP V3.S[0], V3.S4
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -334,12 +334,11 @@ store:
 	RET
 
 // C is in registers 0 to 7 and B in registers 8 to 9. Elements of A are in the registers after B.
-TEXT tile4x2NEON<>(SB), NOSPLIT, $0-16
+TEXT full4x2NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
 	ADD R3, R14, R4
-	MOVD tileArgs_bVector(R0), R7
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -357,6 +356,7 @@ TEXT tile4x2NEON<>(SB), NOSPLIT, $0-16
 	VDUP V6.S[0], V6.S4
 	VMOV V6.B16, V7.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -431,13 +431,11 @@ store:
 	RET
 
 // C is in registers 0 to 11 and B in registers 12 to 14. Elements of A are in the registers after B.
-TEXT tile4x3NEON<>(SB), NOSPLIT, $0-16
+TEXT full4x3NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
 	ADD R3, R14, R4
-	MOVD tileArgs_bVector(R0), R7
-	ADD R7, R7, R17
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -459,6 +457,8 @@ TEXT tile4x3NEON<>(SB), NOSPLIT, $0-16
 	VMOV V9.B16, V10.B16
 	VMOV V9.B16, V11.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
+	ADD R7, R7, R17
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -551,14 +551,11 @@ store:
 	RET
 
 // C is in registers 0 to 15 and B in registers 16 to 19. Elements of A are in the registers after B.
-TEXT tile4x4NEON<>(SB), NOSPLIT, $0-16
+TEXT full4x4NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
 	ADD R3, R14, R4
-	MOVD tileArgs_bVector(R0), R7
-	ADD R7, R7, R17
-	ADD R7, R17, R19
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -584,6 +581,9 @@ TEXT tile4x4NEON<>(SB), NOSPLIT, $0-16
 	VMOV V12.B16, V14.B16
 	VMOV V12.B16, V15.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
+	ADD R7, R7, R17
+	ADD R7, R17, R19
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -694,16 +694,13 @@ store:
 	RET
 
 // C is in registers 0 to 23 and B in registers 24 to 27. Elements of A are in the registers after B.
-TEXT tile6x4NEON<>(SB), NOSPLIT, $0-16
+TEXT full6x4NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
 	ADD R3, R14, R4
 	ADD R3, R4, R15
 	ADD R3, R15, R5
-	MOVD tileArgs_bVector(R0), R7
-	ADD R7, R7, R17
-	ADD R7, R17, R19
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -739,6 +736,9 @@ TEXT tile6x4NEON<>(SB), NOSPLIT, $0-16
 	VMOV V20.B16, V22.B16
 	VMOV V20.B16, V23.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
+	ADD R7, R7, R17
+	ADD R7, R17, R19
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -886,124 +886,8 @@ store:
 	WORD $0x3cb36837 // str q23, [x1, x19]
 	RET
 
-// C is in registers 0 to 7 and B in registers 8 to 8. Elements of A are in the registers after B.
-TEXT tile8x1NEON<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVD tileArgs_aRow(R0), R3
-	ADD R3, R3, R14
-	ADD R3, R14, R4
-	ADD R3, R4, R15
-	ADD R3, R15, R5
-	ADD R3, R5, R16
-	ADD R3, R16, R6
-	MOVD tileArgs_bVector(R0), R7
-	MOVD tileArgs_aStep(R0), R8
-	MOVD tileArgs_bStep(R0), R9
-	MOVD tileArgs_segments(R0), R10
-	// Set the sums to the bias.
-	MOVD tileArgs_bias(R0), R2
-	VLD1R (R2), [V0.S4]
-	FMOVS 4(R2), F1
-	VDUP V1.S[0], V1.S4
-	FMOVS 8(R2), F2
-	VDUP V2.S[0], V2.S4
-	FMOVS 12(R2), F3
-	VDUP V3.S[0], V3.S4
-	FMOVS 16(R2), F4
-	VDUP V4.S[0], V4.S4
-	FMOVS 20(R2), F5
-	VDUP V5.S[0], V5.S4
-	FMOVS 24(R2), F6
-	VDUP V6.S[0], V6.S4
-	FMOVS 28(R2), F7
-	VDUP V7.S[0], V7.S4
-	MOVD tileArgs_segmentCount(R0), R12
-	// For each segment:
-eachSegment:
-	MOVD (R10), R1
-	MOVD 8(R10), R2
-	ADD $16, R10
-	MOVD tileArgs_a(R0), R11
-	ADD R1<<2, R11, R1
-	MOVD tileArgs_b(R0), R11
-	ADD R2<<2, R11, R2
-	MOVD tileArgs_steps(R0), R11
-	// For each step: load the vectors of B. For each row, load an element of A and multiply.
-eachStep:
-	FMOVQ (R2), F8
-	FMOVS (R1), F9
-	WORD $0x4f891100 // fmla v0.4s, v8.4s, v9.s[0]
-	FMOVS (R1)(R3), F10
-	WORD $0x4f8a1101 // fmla v1.4s, v8.4s, v10.s[0]
-	FMOVS (R1)(R14), F11
-	WORD $0x4f8b1102 // fmla v2.4s, v8.4s, v11.s[0]
-	FMOVS (R1)(R4), F12
-	WORD $0x4f8c1103 // fmla v3.4s, v8.4s, v12.s[0]
-	FMOVS (R1)(R15), F9
-	WORD $0x4f891104 // fmla v4.4s, v8.4s, v9.s[0]
-	FMOVS (R1)(R5), F10
-	WORD $0x4f8a1105 // fmla v5.4s, v8.4s, v10.s[0]
-	FMOVS (R1)(R16), F11
-	WORD $0x4f8b1106 // fmla v6.4s, v8.4s, v11.s[0]
-	FMOVS (R1)(R6), F12
-	WORD $0x4f8c1107 // fmla v7.4s, v8.4s, v12.s[0]
-	ADD R8, R1
-	ADD R9, R2
-	SUBS $1, R11
-	BNE eachStep
-	SUBS $1, R12
-	BNE eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	MOVD tileArgs_add(R0), R11
-	CMP $0, R11
-	BEQ store
-	FMOVQ (R1), F8
-	WORD $0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
-	ADD R3, R1
-	FMOVQ (R1), F8
-	WORD $0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
-	ADD R3, R1
-	FMOVQ (R1), F8
-	WORD $0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
-	ADD R3, R1
-	FMOVQ (R1), F8
-	WORD $0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
-	ADD R3, R1
-	FMOVQ (R1), F8
-	WORD $0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	ADD R3, R1
-	FMOVQ (R1), F8
-	WORD $0x4e28d4a5 // fadd v5.4s, v5.4s, v8.4s
-	ADD R3, R1
-	FMOVQ (R1), F8
-	WORD $0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
-	ADD R3, R1
-	FMOVQ (R1), F8
-	WORD $0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
-	MOVD tileArgs_c(R0), R1
-store:
-	FMOVQ F0, (R1)
-	ADD R3, R1
-	FMOVQ F1, (R1)
-	ADD R3, R1
-	FMOVQ F2, (R1)
-	ADD R3, R1
-	FMOVQ F3, (R1)
-	ADD R3, R1
-	FMOVQ F4, (R1)
-	ADD R3, R1
-	FMOVQ F5, (R1)
-	ADD R3, R1
-	FMOVQ F6, (R1)
-	ADD R3, R1
-	FMOVQ F7, (R1)
-	RET
-
 // C is in registers 0 to 15 and B in registers 16 to 17. Elements of A are in the registers after B.
-TEXT tile8x2NEON<>(SB), NOSPLIT, $0-16
+TEXT full8x2NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
@@ -1012,7 +896,6 @@ TEXT tile8x2NEON<>(SB), NOSPLIT, $0-16
 	ADD R3, R15, R5
 	ADD R3, R5, R16
 	ADD R3, R16, R6
-	MOVD tileArgs_bVector(R0), R7
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -1042,6 +925,7 @@ TEXT tile8x2NEON<>(SB), NOSPLIT, $0-16
 	VDUP V14.S[0], V14.S4
 	VMOV V14.B16, V15.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -1160,7 +1044,7 @@ store:
 	RET
 
 // C is in registers 0 to 23 and B in registers 24 to 26. Elements of A are in the registers after B.
-TEXT tile8x3NEON<>(SB), NOSPLIT, $0-16
+TEXT full8x3NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
@@ -1169,8 +1053,6 @@ TEXT tile8x3NEON<>(SB), NOSPLIT, $0-16
 	ADD R3, R15, R5
 	ADD R3, R5, R16
 	ADD R3, R16, R6
-	MOVD tileArgs_bVector(R0), R7
-	ADD R7, R7, R17
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -1208,6 +1090,8 @@ TEXT tile8x3NEON<>(SB), NOSPLIT, $0-16
 	VMOV V21.B16, V22.B16
 	VMOV V21.B16, V23.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
+	ADD R7, R7, R17
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -1360,7 +1244,7 @@ store:
 	RET
 
 // C is in registers 0 to 15 and B in registers 16 to 16. Elements of A are in the registers after B.
-TEXT tile16x1NEON<>(SB), NOSPLIT, $0-16
+TEXT full16x1NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
@@ -1369,7 +1253,6 @@ TEXT tile16x1NEON<>(SB), NOSPLIT, $0-16
 	ADD R3, R15, R5
 	ADD R3, R5, R16
 	ADD R3, R16, R6
-	MOVD tileArgs_bVector(R0), R7
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -1410,6 +1293,7 @@ TEXT tile16x1NEON<>(SB), NOSPLIT, $0-16
 	FMOVS 60(R2), F15
 	VDUP V15.S[0], V15.S4
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -1552,10 +1436,9 @@ store:
 	RET
 
 // C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
-TEXT partial1NEON<>(SB), NOSPLIT, $0-16
+TEXT partial1x1NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
-	MOVD tileArgs_bVector(R0), R7
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -1563,6 +1446,7 @@ TEXT partial1NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -1598,8 +1482,8 @@ store:
 	FMOVS F0, (R1)
 	RET
 
-// C is in registers 0 to 7 and B in registers 8 to 8. Elements of A are in the registers after B.
-TEXT partial8NEON<>(SB), NOSPLIT, $0-16
+// C is in registers 0 to 15 and B in registers 16 to 16. Elements of A are in the registers after B.
+TEXT partial16x1NEON<>(SB), NOSPLIT, $0-16
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
@@ -1608,10 +1492,12 @@ TEXT partial8NEON<>(SB), NOSPLIT, $0-16
 	ADD R3, R15, R5
 	ADD R3, R5, R16
 	ADD R3, R16, R6
-	MOVD tileArgs_bVector(R0), R7
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
+	MOVD R3, R12
+	LSL $3, R12
+	SUB R12, R8
 	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
@@ -1629,7 +1515,24 @@ TEXT partial8NEON<>(SB), NOSPLIT, $0-16
 	VDUP V6.S[0], V6.S4
 	FMOVS 28(R2), F7
 	VDUP V7.S[0], V7.S4
+	FMOVS 32(R2), F8
+	VDUP V8.S[0], V8.S4
+	FMOVS 36(R2), F9
+	VDUP V9.S[0], V9.S4
+	FMOVS 40(R2), F10
+	VDUP V10.S[0], V10.S4
+	FMOVS 44(R2), F11
+	VDUP V11.S[0], V11.S4
+	FMOVS 48(R2), F12
+	VDUP V12.S[0], V12.S4
+	FMOVS 52(R2), F13
+	VDUP V13.S[0], V13.S4
+	FMOVS 56(R2), F14
+	VDUP V14.S[0], V14.S4
+	FMOVS 60(R2), F15
+	VDUP V15.S[0], V15.S4
 	MOVD tileArgs_segmentCount(R0), R12
+	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -1642,23 +1545,40 @@ eachSegment:
 	MOVD tileArgs_steps(R0), R11
 	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 eachStep:
-	FMOVS (R2), F8
-	FMOVS (R1), F9
-	WORD $0x4f891100 // fmla v0.4s, v8.4s, v9.s[0]
-	FMOVS (R1)(R3), F10
-	WORD $0x4f8a1101 // fmla v1.4s, v8.4s, v10.s[0]
-	FMOVS (R1)(R14), F11
-	WORD $0x4f8b1102 // fmla v2.4s, v8.4s, v11.s[0]
-	FMOVS (R1)(R4), F12
-	WORD $0x4f8c1103 // fmla v3.4s, v8.4s, v12.s[0]
-	FMOVS (R1)(R15), F9
-	WORD $0x4f891104 // fmla v4.4s, v8.4s, v9.s[0]
-	FMOVS (R1)(R5), F10
-	WORD $0x4f8a1105 // fmla v5.4s, v8.4s, v10.s[0]
-	FMOVS (R1)(R16), F11
-	WORD $0x4f8b1106 // fmla v6.4s, v8.4s, v11.s[0]
-	FMOVS (R1)(R6), F12
-	WORD $0x4f8c1107 // fmla v7.4s, v8.4s, v12.s[0]
+	FMOVS (R2), F16
+	FMOVS (R1), F17
+	WORD $0x4f911200 // fmla v0.4s, v16.4s, v17.s[0]
+	FMOVS (R1)(R3), F18
+	WORD $0x4f921201 // fmla v1.4s, v16.4s, v18.s[0]
+	FMOVS (R1)(R14), F19
+	WORD $0x4f931202 // fmla v2.4s, v16.4s, v19.s[0]
+	FMOVS (R1)(R4), F20
+	WORD $0x4f941203 // fmla v3.4s, v16.4s, v20.s[0]
+	FMOVS (R1)(R15), F17
+	WORD $0x4f911204 // fmla v4.4s, v16.4s, v17.s[0]
+	FMOVS (R1)(R5), F18
+	WORD $0x4f921205 // fmla v5.4s, v16.4s, v18.s[0]
+	FMOVS (R1)(R16), F19
+	WORD $0x4f931206 // fmla v6.4s, v16.4s, v19.s[0]
+	FMOVS (R1)(R6), F20
+	WORD $0x4f941207 // fmla v7.4s, v16.4s, v20.s[0]
+	ADD R3<<3, R1, R1
+	FMOVS (R1), F17
+	WORD $0x4f911208 // fmla v8.4s, v16.4s, v17.s[0]
+	FMOVS (R1)(R3), F18
+	WORD $0x4f921209 // fmla v9.4s, v16.4s, v18.s[0]
+	FMOVS (R1)(R14), F19
+	WORD $0x4f93120a // fmla v10.4s, v16.4s, v19.s[0]
+	FMOVS (R1)(R4), F20
+	WORD $0x4f94120b // fmla v11.4s, v16.4s, v20.s[0]
+	FMOVS (R1)(R15), F17
+	WORD $0x4f91120c // fmla v12.4s, v16.4s, v17.s[0]
+	FMOVS (R1)(R5), F18
+	WORD $0x4f92120d // fmla v13.4s, v16.4s, v18.s[0]
+	FMOVS (R1)(R16), F19
+	WORD $0x4f93120e // fmla v14.4s, v16.4s, v19.s[0]
+	FMOVS (R1)(R6), F20
+	WORD $0x4f94120f // fmla v15.4s, v16.4s, v20.s[0]
 	ADD R8, R1
 	ADD R9, R2
 	SUBS $1, R11
@@ -1672,29 +1592,53 @@ eachStep:
 	MOVD tileArgs_add(R0), R11
 	CMP $0, R11
 	BEQ store
-	FMOVS (R1), F8
-	WORD $0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
+	FMOVS (R1), F16
+	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
 	ADD R3, R1
-	FMOVS (R1), F8
-	WORD $0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
+	FMOVS (R1), F16
+	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
 	ADD R3, R1
-	FMOVS (R1), F8
-	WORD $0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
+	FMOVS (R1), F16
+	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
 	ADD R3, R1
-	FMOVS (R1), F8
-	WORD $0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
+	FMOVS (R1), F16
+	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
 	ADD R3, R1
-	FMOVS (R1), F8
-	WORD $0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	FMOVS (R1), F16
+	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
 	ADD R3, R1
-	FMOVS (R1), F8
-	WORD $0x4e28d4a5 // fadd v5.4s, v5.4s, v8.4s
+	FMOVS (R1), F16
+	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
 	ADD R3, R1
-	FMOVS (R1), F8
-	WORD $0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
+	FMOVS (R1), F16
+	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
 	ADD R3, R1
-	FMOVS (R1), F8
-	WORD $0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
+	FMOVS (R1), F16
+	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
+	ADD R3, R1
+	FMOVS (R1), F16
+	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
+	ADD R3, R1
+	FMOVS (R1), F16
+	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
+	ADD R3, R1
+	FMOVS (R1), F16
+	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
+	ADD R3, R1
+	FMOVS (R1), F16
+	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
+	ADD R3, R1
+	FMOVS (R1), F16
+	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
+	ADD R3, R1
+	FMOVS (R1), F16
+	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
+	ADD R3, R1
+	FMOVS (R1), F16
+	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
+	ADD R3, R1
+	FMOVS (R1), F16
+	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
 	MOVD tileArgs_c(R0), R1
 store:
 	FMOVS F0, (R1)
@@ -1712,24 +1656,39 @@ store:
 	FMOVS F6, (R1)
 	ADD R3, R1
 	FMOVS F7, (R1)
+	ADD R3, R1
+	FMOVS F8, (R1)
+	ADD R3, R1
+	FMOVS F9, (R1)
+	ADD R3, R1
+	FMOVS F10, (R1)
+	ADD R3, R1
+	FMOVS F11, (R1)
+	ADD R3, R1
+	FMOVS F12, (R1)
+	ADD R3, R1
+	FMOVS F13, (R1)
+	ADD R3, R1
+	FMOVS F14, (R1)
+	ADD R3, R1
+	FMOVS F15, (R1)
 	RET
 
-DATA tileTable<>+0(SB)/8, $tile1x1NEON<>(SB)
-DATA tileTable<>+8(SB)/8, $tile1x2NEON<>(SB)
-DATA tileTable<>+16(SB)/8, $tile1x3NEON<>(SB)
-DATA tileTable<>+24(SB)/8, $tile1x4NEON<>(SB)
-DATA tileTable<>+32(SB)/8, $tile4x1NEON<>(SB)
-DATA tileTable<>+40(SB)/8, $tile4x2NEON<>(SB)
-DATA tileTable<>+48(SB)/8, $tile4x3NEON<>(SB)
-DATA tileTable<>+56(SB)/8, $tile4x4NEON<>(SB)
-DATA tileTable<>+64(SB)/8, $tile6x4NEON<>(SB)
-DATA tileTable<>+72(SB)/8, $tile8x1NEON<>(SB)
-DATA tileTable<>+80(SB)/8, $tile8x2NEON<>(SB)
-DATA tileTable<>+88(SB)/8, $tile8x3NEON<>(SB)
-DATA tileTable<>+96(SB)/8, $tile16x1NEON<>(SB)
-DATA tileTable<>+104(SB)/8, $partial1NEON<>(SB)
-DATA tileTable<>+112(SB)/8, $partial8NEON<>(SB)
-GLOBL tileTable<>(SB), RODATA, $120
+DATA tileTable<>+0(SB)/8, $full1x1NEON<>(SB)
+DATA tileTable<>+8(SB)/8, $full1x2NEON<>(SB)
+DATA tileTable<>+16(SB)/8, $full1x3NEON<>(SB)
+DATA tileTable<>+24(SB)/8, $full1x4NEON<>(SB)
+DATA tileTable<>+32(SB)/8, $full4x1NEON<>(SB)
+DATA tileTable<>+40(SB)/8, $full4x2NEON<>(SB)
+DATA tileTable<>+48(SB)/8, $full4x3NEON<>(SB)
+DATA tileTable<>+56(SB)/8, $full4x4NEON<>(SB)
+DATA tileTable<>+64(SB)/8, $full6x4NEON<>(SB)
+DATA tileTable<>+72(SB)/8, $full8x2NEON<>(SB)
+DATA tileTable<>+80(SB)/8, $full8x3NEON<>(SB)
+DATA tileTable<>+88(SB)/8, $full16x1NEON<>(SB)
+DATA tileTable<>+96(SB)/8, $partial1x1NEON<>(SB)
+DATA tileTable<>+104(SB)/8, $partial16x1NEON<>(SB)
+GLOBL tileTable<>(SB), RODATA, $112
 
 // func callTile(kernel int, args *tileArgs)
 TEXT ·callTile(SB), NOSPLIT, $0-16
