@@ -52,7 +52,8 @@ func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*ran
 // chain, it adds log p^(k+1)(z)/p^k(z) = (log p_θ(x, z) − log q⁰(z))/K to log p̂_θ(x).
 func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand, kernel func(i int) int) (
 	*Particles[T], []float64, error) {
-	p, err := a.start(ctx, z)
+	mustNotBeNil("the context", ctx == nil)
+	p, err := a.At(z)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,11 +78,12 @@ func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Ra
 // Forward and Reverse: with the streams of Tune, their estimates would be biased.
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
+	mustNotBeNil("the context", ctx == nil)
 	stepSizes = slices.Repeat([]float64{first}, max(0, a.Steps-1))
 	tuned := *a
 	tuned.StepSizes = stepSizes
 	for pass := 1; pass <= passes; pass++ {
-		p, err := tuned.start(ctx, tuned.draw(streams))
+		p, err := tuned.At(tuned.draw(streams))
 		if err != nil {
 			return nil, err
 		}
@@ -111,9 +113,9 @@ type Particles[T linalg.Float] struct {
 	tape               *ad.Tape[T]
 }
 
-// At returns B chains in the states z [ℓ×B]. It panics if a field of the AIS is missing or has an impossible value, or
-// if z has the wrong number of rows.
-func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
+// At returns B chains in the states z [ℓ×B]. It returns an error if a density at z is NaN; log q⁰(z) is NaN if SD is 0. It
+// panics if a field of the AIS is missing or has an impossible value, or if z has the wrong number of rows.
+func (a *AIS[T]) At(z linalg.Matrix[T]) (*Particles[T], error) {
 	mustNotBeNil("AIS.Target", a.Target == nil)
 	mustBeAtLeast("AIS.Steps", a.Steps, 1)
 	mustBeAtLeast("AIS.Leapfrogs", a.Leapfrogs, min(1, a.Steps-1)) // so that the chains move
@@ -124,10 +126,17 @@ func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
 		misuse("AIS has z %v but Mean %v and SD %v; all must have the same number of rows",
 			z.Shape(), a.Mean.Shape(), a.SD.Shape())
 	}
-	return a.at(new(ad.Tape[T]), z)
+	p := a.at(new(ad.Tape[T]), z)
+	for j := range z.Cols {
+		if joint, prior := float64(p.logJoint[j]), float64(p.logPrior[j]); math.IsNaN(joint + prior) {
+			return nil, fmt.Errorf("AIS: where chain %d starts, counted from 0, log p(x, z) is %v and log q⁰(z) is %v; "+
+				"neither may be NaN, and SD must be positive", j, joint, prior)
+		}
+	}
+	return p, nil
 }
 
-// at returns At(z). It resets the tape t and computes the densities and gradients on it.
+// at returns chains in the states z. It resets the tape t and computes the densities and gradients on it.
 func (a *AIS[T]) at(t *ad.Tape[T], z linalg.Matrix[T]) *Particles[T] {
 	t.Reset()
 	v, n := t.Const(z), z.Rows
@@ -137,19 +146,6 @@ func (a *AIS[T]) at(t *ad.Tape[T], z linalg.Matrix[T]) *Particles[T] {
 	p := &Particles[T]{Z: c.RowRange(0, n), gradU: c.RowRange(n, 2*n), columns: c, tape: t}
 	p.logPrior, p.logJoint = c.Row(2*n), c.Row(2*n+1)
 	return p
-}
-
-// start returns At(z). It returns an error if a density at z is NaN; log q⁰(z) is NaN if SD is 0 or NaN.
-func (a *AIS[T]) start(ctx context.Context, z linalg.Matrix[T]) (*Particles[T], error) {
-	mustNotBeNil("the context", ctx == nil)
-	p := a.At(z)
-	for j := range z.Cols {
-		if joint, prior := float64(p.logJoint[j]), float64(p.logPrior[j]); math.IsNaN(joint + prior) {
-			return nil, fmt.Errorf("AIS: where chain %d starts, counted from 0, log p(x, z) is %v and log q⁰(z) is %v; "+
-				"neither may be NaN, and SD must be positive", j, joint, prior)
-		}
-	}
-	return p, nil
 }
 
 // draw returns the columns z ~ q⁰ [ℓ×B] at which chains start.
