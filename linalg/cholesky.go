@@ -1,0 +1,23 @@
+package linalg
+
+import "math"
+
+// Cholesky returns the lower triangular matrix C with CCᵀ = m, for a symmetric and positive definite matrix m [n×n]. If m
+// is not positive definite, C contains NaN or ±Inf. It takes about n³/3 operations.
+func Cholesky[T Float](m Matrix[T]) Matrix[T] {
+	c := New[T](m.Rows, m.Rows)
+	for i := range m.Rows {
+		for j := range i + 1 {
+			rest := m.At(i, j)
+			for k := range j {
+				rest -= c.At(i, k) * c.At(j, k)
+			}
+			if i == j {
+				c.Row(i)[i] = T(math.Sqrt(float64(rest)))
+			} else {
+				c.Row(i)[j] = rest / c.At(j, j)
+			}
+		}
+	}
+	return c
+}
