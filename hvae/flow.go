@@ -34,10 +34,7 @@ func (f *Flow[T]) Path(s Phase[T]) []Phase[T] {
 
 // run returns (z_K, ρ_K) and log p_θ(x, z_K), and calls visit after each step.
 func (f *Flow[T]) run(start Phase[T], visit func(Phase[T])) (end Phase[T], logJoint *ad.Var[T]) {
-	mustNotBeNil("Flow.Target", f.Target == nil)
-	mustBeAtLeast("Flow.K", f.K, 0)
-	mustBe("the momentum", start.Rho, start.Z.Rows(), start.Z.Cols())
-	f.Tempering.check(f.K, start.Z.Rows())
+	f.check(start)
 	if f.K == 0 {
 		return start, logJointOf(f.Target, start.Z)
 	}
@@ -58,6 +55,14 @@ func (f *Flow[T]) run(start Phase[T], visit func(Phase[T])) (end Phase[T], logJo
 		visit(s.Phase)
 	}
 	return s.Phase, s.logJoint
+}
+
+// check panics if f cannot move s.
+func (f *Flow[T]) check(s Phase[T]) {
+	mustNotBeNil("Flow.Target", f.Target == nil)
+	mustBeAtLeast("Flow.K", f.K, 0)
+	mustBe("the momentum", s.Rho, s.Z.Rows(), s.Z.Cols())
+	f.Tempering.check(f.K, s.Z.Rows())
 }
 
 // LogDet returns log |det ∇H| = log Π α_k^ℓ [1×1] for ℓ = dims, which is (ℓ/2) log β₀ if the tempering is tied.
