@@ -8,14 +8,17 @@
 //
 // Start with the examples in example_test.go: ExampleHIS estimates p_θ(x) (Algorithm 1), ExampleTrainer trains a flow
 // (Algorithm 2), and ExampleTrainer_minibatches trains a variational auto-encoder. ExampleAIS in ais_test.go computes two
-// bounds on log p_θ(x). Package hvaetest helps to test targets and flows.
+// bounds on log p_θ(x). ExampleSample in posterior_test.go computes posterior expectations, ExampleNormal trains a prior
+// with a full covariance, and ExampleBounded has a latent variable with bounded support. Package hvaetest helps to test
+// targets, flows and priors.
 //
 // All variables are matrices on a tape (package ad). For B samples in ℓ dimensions, z and the momentum ρ are [ℓ×B] and
 // densities are [1×B], with one column per sample. Step sizes are [1×ℓ], or [K×ℓ] for K steps. Functions panic if shapes
 // do not match or settings are missing.
 //
-// Read the source in this order: target.go, leapfrog.go, tempering.go, flow.go, prior.go, his.go (Algorithm 1),
-// importance.go, params.go, blocks.go, trainer.go (Algorithm 2), optimise.go, and ais.go (section 2.2).
+// Read the source in this order: target.go, leapfrog.go, tempering.go, flow.go, prior.go, normal.go, his.go (Algorithm
+// 1), importance.go, reverse.go, params.go, support.go, blocks.go, trainer.go (Algorithm 2), optimise.go, and ais.go
+// (section 2.2).
 package hvae
 
 import (

@@ -58,7 +58,8 @@ func FreeTempering[T linalg.Float](alpha *ad.Var[T]) Tempering[T] {
 }
 
 // UntiedTempering returns the tempering with the given α_k > 0 and s > 0, which do not depend on each other. The
-// shape of alpha is [K×1] or [K×ℓ], and the shape of momentumSD is [1×1] or [1×ℓ].
+// shape of alpha is [K×1] or [K×ℓ], and the shape of momentumSD is [1×1] or [1×ℓ]. Training by the ELBO can make untied
+// flows so narrow that they give a better ELBO but a worse estimate of the evidence (see ImportanceBound).
 func UntiedTempering[T linalg.Float](alpha, momentumSD *ad.Var[T]) Tempering[T] {
 	inf := T(math.Inf(1))
 	mustBeFactors("UntiedTempering", "α", alpha, 0, inf)
