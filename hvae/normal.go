@@ -6,8 +6,8 @@ import (
 )
 
 // Normal is the variational prior N(μ, CCᵀ) with any covariance. Mean μ is [ℓ×B], or [ℓ×1] if all columns are equal.
-// Factor C [ℓ×ℓ] is the Cholesky factor of the covariance (see CholeskyFactor). Draw and LogDensity take about ℓ²B
-// multiplications. They panic unless C is lower triangular with a positive diagonal.
+// Factor C [ℓ×ℓ] is the Cholesky factor of the covariance, from CholeskyFactor or linalg.Cholesky. Draw and LogDensity
+// take about ℓ²B multiplications. They panic unless C is lower triangular with a positive diagonal.
 type Normal[T linalg.Float] struct{ Mean, Factor *ad.Var[T] }
 
 // Draw returns z₀ = μ + Cε [ℓ×B] and log q⁰(z₀) [1×B].
@@ -35,32 +35,30 @@ func (q Normal[T]) diagonal(z *ad.Var[T]) *ad.Var[T] {
 	mustBe("the factor of Normal", q.Factor, n, n)
 	for i, v := range q.Factor.Value.Data {
 		row, col := i/n+1, i%n+1
-		if row < col && v != 0 || row == col && v <= 0 {
-			misuse("Normal: element (%d, %d) of the factor is %v; the factor must be lower triangular with a positive diagonal", row, col, v)
+		if row < col && v != 0 || row == col && v < 0 {
+			misuse("Normal: element (%d, %d) of the factor is %v; it must be lower triangular with a positive diagonal", row, col, v)
 		}
 	}
-	return ad.SumTo(ad.Mul(mask(z.Tape(), n, isDiagonal), q.Factor), n, 1)
+	_, diagonal := masks(z.Tape(), n)
+	return ad.SumTo(ad.Mul(diagonal, q.Factor), n, 1)
 }
 
 // CholeskyFactor maps an unconstrained parameter x [ℓ×ℓ] to a lower triangular matrix with a positive diagonal. It keeps
 // the elements below the diagonal, replaces the diagonal by its exponential and the rest by 0. For x = 0, it returns I.
 func CholeskyFactor[T linalg.Float](x *ad.Var[T]) *ad.Var[T] {
 	mustBe("CholeskyFactor: x", x, x.Rows(), x.Rows())
-	below, diagonal := mask(x.Tape(), x.Rows(), isBelow), mask(x.Tape(), x.Rows(), isDiagonal)
+	below, diagonal := masks(x.Tape(), x.Rows())
 	return ad.MulAdd(below, x, ad.Mul(diagonal, ad.Exp(ad.Mul(diagonal, x))))
 }
 
-func isDiagonal(i, j int) bool { return i == j }
-func isBelow(i, j int) bool    { return i > j }
-
-// mask returns a constant [n×n] whose element (i, j) is 1 if in(i, j) is true, and otherwise 0.
-func mask[T linalg.Float](t *ad.Tape[T], n int, in func(i, j int) bool) *ad.Var[T] {
-	m := t.Matrix(n, n)
-	for i := range m.Data {
-		m.Data[i] = 0
-		if in(i/n, i%n) {
-			m.Data[i] = 1
+// masks returns two constants [n×n] that are 1 below and on the diagonal, respectively, and otherwise 0.
+func masks[T linalg.Float](t *ad.Tape[T], n int) (below, diagonal *ad.Var[T]) {
+	b, d := linalg.New[T](n, n), linalg.New[T](n, n)
+	for i := range n {
+		d.Row(i)[i] = 1
+		for j := range i {
+			b.Row(i)[j] = 1
 		}
 	}
-	return t.Const(m)
+	return t.Const(b), t.Const(d)
 }
