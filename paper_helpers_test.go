@@ -284,6 +284,49 @@ func noise[T linalg.Float](t *ad.Tape[T], rng *rand.Rand, rows, cols int) *ad.Va
 	return t.Const(m)
 }
 
+// untiedFlow returns an untied flow for hvaetest.Bimodal, where α and s have the given number of columns.
+func untiedFlow(tp *tape, K, dims, cols int) *hvae.Flow[float64] {
+	alpha, sd := []float64{0.8, 1.3, 0.7, 0.9}[:K*cols], []float64{1.2, 0.9}[:cols]
+	f := scheme{K: K}.Flow(tp, hvaetest.Bimodal, dims)
+	f.Tempering = hvae.UntiedTempering(tp.Const(linalg.Of(K, cols, alpha)), tp.Const(linalg.Of(1, cols, sd)))
+	return f
+}
+
+// bothDirections returns forward and reverse estimates of log p(x) from 20,000 draws each, for q⁰ = N(mean, diag(sd²)) and
+// no flow. The function fill fills a matrix with exact draws from the posterior.
+func bothDirections(target hvae.Target[float64], fill func(*rand.Rand, matrix), mean, sd []float64) (forward, reverse hvae.Evidence) {
+	const draws = 20000
+	var tp tape
+	rng, z, dims := random.Stream(64, "both directions"), linalg.New[float64](len(mean), draws), len(mean)
+	fill(rng, z)
+	f := &hvae.Flow[float64]{Target: target}
+	q := hvae.DiagonalNormal[float64]{Mean: tp.Const(linalg.Column(mean...)), SD: tp.Const(linalg.Column(sd...))}
+	rho := noise(&tp, rng, dims, draws)
+	forward = hvae.ImportanceEstimate(hvae.HIS(f, q, noise(&tp, rng, dims, draws), rho).LogEstimate().Value.Data)
+	return forward, hvae.ReverseEstimate(hvae.ReverseHIS(f, q, tp.Const(z), rho).LogEstimate().Value.Data, 1)
+}
+
+// A funnel is the target v ~ N(0, 3²), x|v ~ N(0, eᵛI) (Neal, 2003) for z = (v, x).
+type funnel struct{}
+
+func (funnel) LogJoint(z variable) variable {
+	v, x, t := ad.RowRange(z, 0, 1), ad.RowRange(z, 1, z.Rows()), z.Tape()
+	prior := hvae.DiagonalNormal[float64]{Mean: t.Scalar(0), SD: t.Scalar(3)}
+	sd := ad.BroadcastTo(ad.Exp(ad.Scale(v, 0.5)), x.Rows(), z.Cols())
+	conditional := hvae.DiagonalNormal[float64]{Mean: t.Fill(x.Rows(), 1, 0), SD: sd}
+	return ad.Add(prior.LogDensity(v), conditional.LogDensity(x))
+}
+
+func (funnel) fillPosterior(rng *rand.Rand, z matrix) {
+	for j := range z.Cols {
+		v := 3 * rng.NormFloat64()
+		z.Row(0)[j] = v
+		for i := 1; i < z.Rows; i++ {
+			z.Row(i)[j] = math.Exp(v/2) * rng.NormFloat64()
+		}
+	}
+}
+
 // affineMap returns A and b such that a flow with quadratic potential maps noise (ε, γ₀) to (z_K, ρ_K) = A·(ε, γ₀) + b.
 func affineMap(f *hvae.Flow[float64], q0 hvae.DiagonalNormal[float64]) (A matrix, b []float64) {
 	tp, dims := q0.SD.Tape(), q0.SD.Rows()

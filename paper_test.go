@@ -535,7 +535,7 @@ func flowDensity(check *report) {
 		for _, rho := range z.Data {
 			tp.Reset()
 			f := s.Flow(&tp, hvaetest.Bimodal, 1)
-			start := hvaetest.Inverse(f, hvae.Phase[float64]{Z: tp.Const(z), Rho: tp.Fill(1, n+1, rho)})
+			start := f.Inverse(hvae.Phase[float64]{Z: tp.Const(z), Rho: tp.Fill(1, n+1, rho)})
 			invSqrtBeta0, _ := temperingOf(f.Tempering, s.K)
 			logQ := ad.Add(hvae.LogNormal(start.Z), hvae.LogNormal(ad.Scale(start.Rho, 1/invSqrtBeta0)))
 			logVolume := math.Log(invSqrtBeta0) + f.LogDet(&tp, 1).Scalar()
@@ -780,7 +780,7 @@ func leapfrogThenCooling(check *report) {
 				return s.Flow(t, hvaetest.Bimodal, dims).Forward(p)
 			})
 			inverse := onTape(dims, func(t *tape, p hvae.Phase[float64]) hvae.Phase[float64] {
-				return hvaetest.Inverse(s.Flow(t, hvaetest.Bimodal, dims), p)
+				return s.Flow(t, hvaetest.Bimodal, dims).Inverse(p)
 			})
 			check.vectors(forward(start), want, 1e-9, "%v, ℓ = %d: (z_K, ρ_K)", s, dims)
 			check.vectors(inverse(forward(start)), start, 1e-13, "%v, ℓ = %d: H⁻¹(H(z, ρ)) = (z, ρ)", s, dims)
@@ -1655,13 +1655,15 @@ func publishedTable(check *report) {
 	check.near(float64(len(runs)), 0, 0, "number of other configurations")
 }
 
-var beyond = section{"5", "Beyond the paper: the entropy of a flow", []statement{
+var beyond = section{"5", "Beyond the paper: the entropy of a flow, and evidence from both sides", []statement{
 	{"", "tied tempering keeps the entropy: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)), for every K, ε and α", entropyIsConstant, ""},
 	{"", "so the gap of a tied flow of any K is at least ℓ(exp(ΔH/ℓ) − 1) − ΔH, if the posterior is normal", tiedGap, ""},
 	{"", "for ℓ = 1, some tied flow reaches this limit, r − 1 − log r with r = σ_q/σ_posterior, for each K", tiedOptimum, ""},
 	{"", "untied, K = 1, ε = √2·σ_posterior, s = 1/√2, α = √2/r per dimension: p̂(x) = p(x) in every draw", untiedOptimum, ""},
 	{"", "untied: p̂(x) is unbiased", untiedEstimates, ""},
 	{"", "section 4.1, untied: the gap is below the limit for tied flows, and σ̂ is as good as maximum likelihood (stored results)", untiedGaussian, ""},
+	{"", "backwards from exact draws of the posterior and ρ_K ~ N(0, I), E[1/p̂(x)] = 1/p(x), for every tempering", reverseEstimates, ""},
+	{"", "each direction has a blind spot that the other shows: a missed mode or tail (forward), a wide q⁰ (reverse)", blindSpots, ""},
 }}
 
 // entropyIsConstant checks that the covariance AAᵀ of (z_K, ρ_K) (see affineMap) has the determinant Π q_j², where q_j
@@ -1745,10 +1747,7 @@ func untiedEstimates(check *report) {
 	for _, cols := range []int{1, 2} {
 		const dims, draws, K = 2, 40000, 2
 		var tp tape
-		alpha := tp.Const(linalg.Of(K, cols, []float64{0.8, 1.3, 0.7, 0.9}[:K*cols]))
-		sd := tp.Const(linalg.Of(1, cols, []float64{1.2, 0.9}[:cols]))
-		f := scheme{K: K}.Flow(&tp, hvaetest.Bimodal, dims)
-		f.Tempering = hvae.UntiedTempering(alpha, sd)
+		f := untiedFlow(&tp, K, dims, cols)
 		rng := random.Stream(62, "untied", cols)
 		epsilon, gamma0 := noise(&tp, rng, dims, draws), noise(&tp, rng, dims, draws)
 		s := hvae.HIS(f, hvae.StandardNormal[float64]{}, epsilon, gamma0)
@@ -1768,6 +1767,48 @@ func untiedGaussian(check *report) {
 			check.less(figure1(check, d, untied, "sigma_err"), 1.2*figure1(check, d, untied, "mle_sigma_err"), "d = %v, %s: error in σ, untied < 1.2·maximum likelihood", d, K)
 		}
 	}
+}
+
+// reverseEstimates checks E[1/p̂(x)] = 1/p(x) for the paths that end at an exact draw z of the posterior and ρ ~ N(0, I).
+// Here, q⁰ = N(0.2, 0.8²I) is narrower than in the other checks, so that the variance of 1/p̂(x) is finite.
+func reverseEstimates(check *report) {
+	const dims, draws = 2, 20000
+	z := linalg.New[float64](dims, draws)
+	hvaetest.Bimodal.FillPosterior(random.Stream(63, "posterior"), z)
+	reverse := func(tp *tape, f *hvae.Flow[float64], name string) {
+		q := hvae.DiagonalNormal[float64]{Mean: tp.Fill(dims, 1, priorMean), SD: tp.Fill(dims, 1, 0.8)}
+		logs := hvae.ReverseHIS(f, q, tp.Const(z), noise(tp, random.Stream(63, name), dims, draws)).LogEstimate().Value.Data
+		inverses := apply(logs, func(l float64) float64 { return math.Exp(hvaetest.Bimodal.LogEvidence - l) })
+		check.mean(inverses, 1, 0.03, "%s: p(x)·E[1/p̂(x)], reverse", name)
+	}
+	for _, s := range schemes() {
+		var tp tape
+		reverse(&tp, s.Flow(&tp, hvaetest.Bimodal, dims), s.String())
+	}
+	for _, cols := range []int{1, dims} {
+		var tp tape
+		reverse(&tp, untiedFlow(&tp, 2, dims, cols), fmt.Sprintf("untied, α [2×%d]", cols))
+	}
+}
+
+// blindSpots compares both directions, without a flow, for three targets with log p(x) = 0 in one and two dimensions.
+// The third is Neal's funnel, v ~ N(0, 3²) and x|v ~ N(0, eᵛ), and no draw of q⁰ = N(0, I) reaches its wide end.
+func blindSpots(check *report) {
+	left, right := hvaetest.Mode{Weight: 0.5, Mean: linalg.Column(-2.0), SD: 0.5}, hvaetest.Mode{Weight: 0.5, Mean: linalg.Column(2.0), SD: 0.5}
+	modes := hvaetest.TwoModes{Modes: [2]hvaetest.Mode{left, right}}
+	forward, reverse := bothDirections(modes, modes.FillPosterior, []float64{2}, []float64{0.5})
+	check.near(forward.Log, -math.Ln2, 2e-3, "q⁰ on one of two modes: log p̂(x), forward = −log 2")
+	check.estimate(reverse.Log, reverse.StandardError, "=", 0, "q⁰ on one of two modes: log p̂(x), reverse")
+
+	standard := targetFunc(hvae.LogNormal[float64])
+	forward, reverse = bothDirections(standard, random.FillNormal[float64], []float64{0, 0}, []float64{10, 10})
+	check.estimate(forward.Log, forward.StandardError, "=", 0, "q⁰ ten times too wide: log p̂(x), forward")
+	check.estimate(reverse.Log, reverse.StandardError, ">", 0, "q⁰ ten times too wide: log p̂(x), reverse > 0")
+	check.greater(reverse.TailShape, 0.7, "q⁰ ten times too wide: k̂, reverse")
+
+	forward, reverse = bothDirections(funnel{}, funnel{}.fillPosterior, []float64{0, 0}, []float64{1, 1})
+	check.less(forward.Log, -0.1, "narrow q⁰, funnel: log p̂(x), forward < −0.1")
+	check.estimate(reverse.Log, reverse.StandardError, "=", 0, "narrow q⁰, funnel: log p̂(x), reverse")
 }
 
 // Reports

@@ -72,7 +72,7 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 		if err := compare("H⁻¹(H(z, ρ))", s, s, func(h float64) []float64 {
 			moved := linalg.New[float64](2*dims, 1)
 			linalg.Scale(moved, 1+1e-9*h, end)
-			return apply(moved.Data, Inverse)
+			return apply(moved.Data, (*hvae.Flow[float64]).Inverse)
 		}); err != nil {
 			return err
 		}
@@ -85,20 +85,6 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 		}
 	}
 	return nil
-}
-
-// Inverse returns (z₀, ρ₀) = H⁻¹(z_K, ρ_K) for the flow H = f and s = (z_K, ρ_K). The inverse of a
-// leapfrog step is a leapfrog step with the opposite step sizes.
-func Inverse(f *hvae.Flow[float64], s hvae.Phase[float64]) hvae.Phase[float64] {
-	alpha := f.Tempering.Alpha()
-	for k := f.K - 1; k >= 0; k-- {
-		if alpha != nil {
-			s.Rho = ad.Div(s.Rho, ad.RowRange(alpha, k, k+1))
-		}
-		row := min(k, f.StepSize.Rows()-1)
-		s = hvae.Leapfrog(f.Target, ad.Neg(ad.RowRange(f.StepSize, row, row+1)), s)
-	}
-	return s
 }
 
 // compare returns an error unless got agrees with numerical(step/8). The tolerance is 10⁻⁶ (relative) plus ten times
