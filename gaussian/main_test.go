@@ -134,9 +134,9 @@ func TestOutputDoesNotDependOnGOMAXPROCS(t *testing.T) {
 }
 
 // A writer calls itself for each write.
-type writer func() error
+type writer func(p []byte) error
 
-func (w writer) Write(p []byte) (int, error) { return len(p), w() }
+func (w writer) Write(p []byte) (int, error) { return len(p), w(p) }
 
 // If the program cannot print the first row, or is interrupted after printing it, it must end at once and write no figures.
 func TestNoFiguresAfterAnInterruptOrAWriteError(t *testing.T) {
@@ -147,8 +147,8 @@ func TestNoFiguresAfterAnInterruptOrAWriteError(t *testing.T) {
 		status int
 		stderr string
 	}{
-		{t.Context(), func() error { return errors.New("disk full") }, 1, "gaussian: disk full\n"},
-		{ctx, func() error { interrupt(); return nil }, 130, "gaussian: context canceled\n"},
+		{t.Context(), func([]byte) error { return errors.New("disk full") }, 1, "gaussian: disk full\n"},
+		{ctx, func([]byte) error { interrupt(); return nil }, 130, "gaussian: context canceled\n"},
 	} {
 		for _, args := range []string{"-d 1,100000 -methods vb -n 2 -datasets 1 -iters 3000", "-two-modes"} {
 			folder, stderr := t.TempDir(), &bytes.Buffer{}
