@@ -56,9 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 || slices.Contains([]string{"-h", "-help", "--help"}, args[0]) {
 		return command.Help(about)
 	}
-	commands := map[string]command.Func{
-		"train": train, "eval": evaluate, "table": table, "sample": sample, "reconstruct": reconstruct,
-	}
+	commands := map[string]command.Func{"train": train, "eval": evaluate, "table": table, "sample": sample, "reconstruct": reconstruct}
 	f, ok := commands[args[0]]
 	if !ok {
 		return command.Usage("unknown command %q: mnist -h lists the commands", args[0])

@@ -56,18 +56,11 @@ type result struct {
 
 // table runs the table command.
 func table(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	folder := ""
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		folder = args[0]
-		args = args[1:]
+	if len(args) != 1 || strings.HasPrefix(args[0], "-") {
+		err := command.Parse(flag.NewFlagSet("mnist table", flag.ContinueOnError), aboutTable, args)
+		return cmp.Or(err, command.Usage("the folder of the runs is missing: mnist table DIR"))
 	}
-	err := command.Parse(flag.NewFlagSet("mnist table", flag.ContinueOnError), aboutTable, args)
-	if err == nil && folder == "" {
-		err = command.Usage("the folder of the runs is missing: mnist table DIR")
-	}
-	if err != nil {
-		return err
-	}
+	folder := args[0]
 	results, err := readResults(folder, stderr)
 	if err != nil {
 		return err

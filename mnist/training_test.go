@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -74,20 +73,5 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 				t.Error("samples.png differs from the picture that the sample command draws")
 			}
 		})
-	}
-}
-
-// The results do not depend on -recompute, so only the allocated memory shows that the flag has an effect.
-func TestRecomputeUsesLessMemory(t *testing.T) {
-	folder := ownImages(t, 31, 1)
-	allocated := func(flags ...string) float64 {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		mustRun(t, slices.Concat(strings.Fields("train -model hvae -K 40 -latent 2 -train 16 -batch 16 -epochs 1 -out "+t.TempDir()), []string{"-data", folder}, flags)...)
-		runtime.ReadMemStats(&after)
-		return float64(after.TotalAlloc - before.TotalAlloc)
-	}
-	if with, without := allocated("-recompute"), allocated(); !(with < 0.85*without) {
-		t.Errorf("a run allocates %.3g bytes with -recompute and %.3g without", with, without)
 	}
 }
