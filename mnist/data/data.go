@@ -41,15 +41,13 @@ func (s Images) Len() int { return len(s.Pixels) / pixels }
 // Image returns the pixels of image i.
 func (s Images) Image(i int) []byte { return s.Pixels[i*pixels : (i+1)*pixels] }
 
-// A Set is a dataset.
+// A Set is a dataset. SHA256 is the SHA-256, in hexadecimal, of the decompressed training file followed by the
+// decompressed test file, as printed by zcat train-images-idx3-ubyte.gz t10k-images-idx3-ubyte.gz | sha256sum.
 type Set struct {
 	Name        string // MNIST, Synthetic or, for other images, "images-" and the first digits of a SHA-256
 	Train, Test Images
 	Folder      string // absolute path of the files, or Synthetic
-
-	// SHA256 is the SHA-256, in hexadecimal, of the decompressed training file followed by the decompressed test file,
-	// as zcat train-images-idx3-ubyte.gz t10k-images-idx3-ubyte.gz | sha256sum prints it. LoadTest does not set it.
-	SHA256 string
+	SHA256      string
 }
 
 // The names of the predefined datasets.
@@ -63,6 +61,27 @@ const (
 // the MNIST files, also with a dot (train-images.idx3-ubyte), and may be compressed (.gz). Load downloads missing MNIST
 // files into the folder, and prints a line for each download.
 func Load(folder string, stderr io.Writer) (set Set, err error) {
+	set, err = LoadTest(folder, stderr)
+	if err != nil || set.Name == Synthetic {
+		return set, err
+	}
+	set.Train, err = obtain(set.Folder, trainFile, testFile, stderr)
+	if err != nil {
+		return set, err
+	}
+	if n := set.Train.Len(); n < validationShare {
+		return set, fmt.Errorf("%s has only %d training images; at least %d are needed", set.Folder, n, validationShare)
+	}
+	set.SHA256 = digest(set.Train, set.Test)
+	if set.Name == MNIST && set.SHA256 != mnistDigest {
+		set.Name = "images-" + set.SHA256[:8]
+	}
+	return set, nil
+}
+
+// LoadTest is like Load, but ten times faster, because it needs only the test images. It does not set Train and SHA256
+// unless folder is Synthetic.
+func LoadTest(folder string, stderr io.Writer) (set Set, err error) {
 	set.Folder, err = locate(folder)
 	if err != nil {
 		return set, err
@@ -70,58 +89,13 @@ func Load(folder string, stderr io.Writer) (set Set, err error) {
 	if set.Folder == Synthetic {
 		return synthetic(), nil
 	}
-	parts, missing := [2]*Images{&set.Train, &set.Test}, []int(nil)
-	for i, f := range mnistFiles {
-		*parts[i], err = f.read(set.Folder)
-		if errors.Is(err, fs.ErrNotExist) {
-			missing = append(missing, i)
-		} else if err != nil {
-			return set, err
-		}
-	}
-	if len(missing) == 1 { // do not add a file of MNIST to other images
-		i := missing[0]
-		if digest(*parts[1-i]) != mnistFiles[1-i].digest {
-			return set, fmt.Errorf("%s has no file %s, and its other file is not MNIST's", set.Folder, mnistFiles[i].name)
-		}
-	}
-	for _, i := range missing {
-		*parts[i], err = mnistFiles[i].download(set.Folder, stderr)
-		if err != nil {
-			return set, err
-		}
-	}
-	if set.Train.Len() < validationShare {
-		return set, fmt.Errorf("%s has only %d training images; at least %d are needed",
-			set.Folder, set.Train.Len(), validationShare)
-	}
-	set.Name, set.SHA256 = MNIST, digest(set.Train, set.Test)
-	if set.SHA256 != mnistDigest {
-		set.Name = otherName(digest(set.Test))
-	}
-	return set, nil
-}
-
-// LoadTest is like Load, but does not read the training images if the test images are in the folder, which is about
-// ten times faster.
-func LoadTest(folder string, stderr io.Writer) (set Set, err error) {
-	set.Folder, err = locate(folder)
-	if err == nil && set.Folder != Synthetic {
-		set.Test, err = mnistFiles[1].read(set.Folder)
-	}
-	if err != nil || set.Folder == Synthetic {
-		return Load(folder, stderr) // which may download the file
-	}
+	set.Test, err = obtain(set.Folder, testFile, trainFile, stderr)
 	set.Name = MNIST
-	d := digest(set.Test)
-	if d != mnistFiles[1].digest {
-		set.Name = otherName(d)
+	if d := digest(set.Test); d != testFile.digest {
+		set.Name = "images-" + d[:8]
 	}
-	return set, nil
+	return set, err
 }
-
-// otherName returns the name of images other than MNIST's, from the digest of their test file.
-func otherName(digest string) string { return "images-" + digest[:8] }
 
 // locate returns the absolute path of the folder of the images, or Synthetic.
 func locate(folder string) (string, error) {
@@ -136,8 +110,7 @@ func locate(folder string) (string, error) {
 		}
 		return filepath.Join(cache, "hvae-mnist"), nil
 	}
-	_, err := os.Stat(folder)
-	if errors.Is(err, fs.ErrNotExist) { // do not create the folder, because its name may be misspelt
+	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) { // do not create the folder, because its name may be misspelt
 		return "", fmt.Errorf("there is no folder %s: set -data or $HVAE_MNIST to the folder of the image files, "+
 			"create it to download MNIST into it, or use -data %s for built-in images", folder, Synthetic)
 	}
@@ -190,14 +163,25 @@ func MeanLogit(images Images, indices []int) float64 {
 // copies of the same file may differ.
 type file struct{ name, digest string }
 
-// mnistFiles are the files of the training images and of the test images.
-var mnistFiles = [2]file{
-	{"train-images-idx3-ubyte", "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"},
-	{"t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"},
-}
+var (
+	trainFile   = file{"train-images-idx3-ubyte", "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"}
+	testFile    = file{"t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"}
+	mnistDigest = "626406b879f816a1a33f889ac0273780bee64e9fe8de6a2e9686114d049e77d8" // SHA256 of the Set of both files
+)
 
-// mnistDigest is the SHA256 of the Set of both files.
-var mnistDigest = "626406b879f816a1a33f889ac0273780bee64e9fe8de6a2e9686114d049e77d8"
+// obtain reads the images of file f in a folder. If f does not exist, obtain downloads it, unless the other file of the
+// dataset has images other than MNIST's.
+func obtain(folder string, f, other file, stderr io.Writer) (Images, error) {
+	images, err := f.read(folder)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return images, err
+	}
+	others, err := other.read(folder)
+	if err == nil && digest(others) != other.digest {
+		return images, fmt.Errorf("%s has no file %s, and its other images are not MNIST's", folder, f.name)
+	}
+	return f.download(folder, stderr)
+}
 
 // maxImages is the maximum number of images in a file. The pixels of that many images take 784 MB.
 const maxImages = 1_000_000
@@ -208,19 +192,19 @@ func (f file) read(folder string) (images Images, err error) {
 	dotted := strings.Replace(f.name, "-idx3", ".idx3", 1) // many unpackers write this name
 	for _, name := range []string{f.name, f.name + ".gz", dotted, dotted + ".gz"} {
 		path := filepath.Join(folder, name)
-		var b []byte
-		b, err = os.ReadFile(path)
+		b, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err == nil {
 			images, err = parse(b)
 		}
-		if err == nil {
-			return images, nil
+		if err != nil {
+			err = fmt.Errorf("cannot read the images in %s: %w", path, err)
 		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return images, fmt.Errorf("cannot read the images in %s: %w", path, err)
-		}
+		return images, err
 	}
-	return images, err
+	return images, fs.ErrNotExist
 }
 
 // parse reads the images of an IDX file, which may be compressed.
@@ -243,8 +227,8 @@ func parse(b []byte) (Images, error) {
 	return Images{b[len(h):]}, nil
 }
 
-// header returns the beginning of an IDX file of n images: four big-endian numbers, which are the magic number 2051, n,
-// and the height and width of an image. The pixels follow the header.
+// header returns the header of an IDX file of n images: the magic number 2051, n, and the height and width of an image,
+// all big-endian. The pixels follow it.
 func header(n int) (h []byte) {
 	for _, v := range []int{2051, n, Side, Side} {
 		h = binary.BigEndian.AppendUint32(h, uint32(v))
@@ -265,9 +249,6 @@ func digest(files ...Images) string {
 // mirror is the URL of a folder with the compressed MNIST files.
 var mirror = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 
-// client limits the duration of a download. Ten minutes suffice for the largest file (10 MB) at 20 kB/s.
-var client = http.Client{Timeout: 10 * time.Minute}
-
 // download downloads a compressed MNIST file to the folder, which it creates if necessary, and returns the images. If
 // the SHA-256 is wrong, it writes nothing.
 func (f file) download(folder string, stderr io.Writer) (images Images, err error) {
@@ -283,17 +264,18 @@ func (f file) download(folder string, stderr io.Writer) (images Images, err erro
 	if err != nil {
 		return images, fmt.Errorf("%s is not in %s and cannot be downloaded: put %s and %s into this folder, "+
 			"compressed (.gz) or not, or use -data %s for built-in images (%s: %w)",
-			f.name, folder, mnistFiles[0].name, mnistFiles[1].name, Synthetic, address, err)
+			f.name, folder, trainFile.name, testFile.name, Synthetic, address, err)
 	}
 	err = os.MkdirAll(folder, 0o755)
-	if err != nil {
-		return images, err
+	if err == nil {
+		err = command.WriteFile(filepath.Join(folder, f.name+".gz"), sent, os.Rename)
 	}
-	return images, command.WriteFile(filepath.Join(folder, f.name+".gz"), sent, os.Rename)
+	return images, err
 }
 
 // fetch returns at most 64 MiB from a URL.
 func fetch(address string) ([]byte, error) {
+	client := http.Client{Timeout: 10 * time.Minute} // enough for 10 MB at 20 kB/s
 	response, err := client.Get(address)
 	if err != nil {
 		return nil, err

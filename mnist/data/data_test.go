@@ -55,7 +55,7 @@ func folder(t *testing.T, files map[string][]byte) (path string) {
 
 // In all tests, two small files replace MNIST's: nine training images and two test images.
 func init() {
-	mnistFiles = [2]file{{train, digestOf(idx(9))}, {test, digestOf(idx(2))}}
+	trainFile.digest, testFile.digest = digestOf(idx(9)), digestOf(idx(2))
 	mnistDigest = digestOf(append(idx(9), idx(2)...))
 }
 
@@ -72,7 +72,7 @@ func TestLoadReadsPlainAndCompressedFiles(t *testing.T) {
 		{map[string][]byte{train + ".gz": compressed(idx(9)), test: compressed(idx(2))}, 9, 2, MNIST},
 		{map[string][]byte{dot(train): idx(9), dot(test) + ".gz": compressed(idx(2))}, 9, 2, MNIST},
 		{map[string][]byte{train: idx(8), test: idx(3)}, 8, 3, "images-" + digestOf(idx(3))[:8]},
-		{map[string][]byte{train: idx(8), test: idx(2)}, 8, 2, "images-" + digestOf(idx(2))[:8]},
+		{map[string][]byte{train: idx(8), test: idx(2)}, 8, 2, "images-" + digestOf(append(idx(8), idx(2)...))[:8]},
 	} {
 		path := folder(t, c.files)
 		want := Set{c.name, Images{idx(c.train)[16:]}, Images{idx(c.test)[16:]}, path, digestOf(append(idx(c.train), idx(c.test)...))}
@@ -170,7 +170,7 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 	} {
 		serve(t, c.handler)
 		path := filepath.Join(t.TempDir(), "new")
-		images, err := mnistFiles[0].download(path, io.Discard)
+		images, err := trainFile.download(path, io.Discard)
 		if c.want != "" {
 			_, missing := os.Stat(path)
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "use -data synthetic") || missing == nil {
@@ -178,7 +178,7 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 			}
 			continue
 		}
-		again, reread := mnistFiles[0].read(path)
+		again, reread := trainFile.read(path)
 		if err != nil || reread != nil || !bytes.Equal(images.Pixels, contents[16:]) || !bytes.Equal(again.Pixels, contents[16:]) {
 			t.Errorf("%s: %d images, read again %d images; errors %v, %v", name, images.Len(), again.Len(), err, reread)
 		}
@@ -206,7 +206,7 @@ func TestLoadFindsTheFolder(t *testing.T) {
 		{own, "", ""}, {"", own, ""}, {own, typo, ""}, {Synthetic, typo, ""},
 		{typo, own, "there is no folder " + typo},
 		{"", typo, "there is no folder " + typo},
-		{file, own, file + "/" + train},
+		{file, own, file + "/" + test},
 	} {
 		t.Setenv("HVAE_MNIST", c.variable)
 		set, err := Load(c.option, io.Discard)
