@@ -461,14 +461,14 @@ func elboDraws(m *model.Method, theta model.Theta, n int, seed uint64, others ..
 	return m.ELBO(leaves, noise(&t, random.Stream(seed, "elbo"), m.NoiseRows, n)).Value.Data
 }
 
-// mnistParams returns random weights of a model for MNIST. The weights of the decoder are larger than usual, so that
+// mnistNetwork returns a model for MNIST with random weights. The weights of the decoder are larger than usual, so that
 // p(x|z) depends on z. The encoder's σ is about 1.1, so that q⁰ is wider than the posterior and Var(p̂) is finite. If ε
 // varies between steps, it increases along the flow.
-func mnistParams[T linalg.Float](c mnist.Config) []mnist.Param[T] {
-	params := mnist.NewParams[T](c, -0.5, 6)
-	for _, p := range params {
+func mnistNetwork[T linalg.Float](c mnist.Config) *mnist.Network[T] {
+	n := mnist.New[T](c, -0.5, 6)
+	for _, p := range n.Params() {
 		switch {
-		case strings.HasPrefix(p.Name, "decoder.") && len(p.Shape) > 1:
+		case strings.HasPrefix(p.Name, "decoder.") && strings.HasSuffix(p.Name, ".weight"):
 			linalg.Scale(p.Value, 4, p.Value)
 		case p.Name == "encoder.std.bias":
 			p.Value.Fill(0.7)
@@ -478,7 +478,7 @@ func mnistParams[T linalg.Float](c mnist.Config) []mnist.Param[T] {
 			}
 		}
 	}
-	return params
+	return n
 }
 
 // image returns a random binary image [784×1].

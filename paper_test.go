@@ -1457,7 +1457,7 @@ func networks(check *report) {
 		{Kind: "hvae", K: 5, Tempering: "free", VaryEps: true, Latent: latent},
 	} {
 		n, flow := 0, []int{0, latent + 1, 5*latent + 5}[i]
-		for _, p := range mnist.NewParams[float32](c, 0, 1) {
+		for _, p := range mnist.New[float32](c, 0, 1).Params() {
 			n += len(p.Value.Data)
 		}
 		check.near(float64(n), float64(inference+generative+flow), 0, "%v: number of parameters", c)
@@ -1470,11 +1470,9 @@ func networks(check *report) {
 // different terms by their expectations, so only their means must be equal.
 func vaeBound(check *report) {
 	const draws = 100
-	vae := mnist.Config{Kind: "vae", Tempering: "none", Latent: 2}
-	params := mnistParams[float64](vae)
 	var tp tape
-	a := mnist.NewNetwork(vae, mnist.Vars(tp.Const, params))
-	b := mnist.NewNetwork(mnist.Config{Kind: "hvae", Tempering: "none", Latent: 2}, mnist.Vars(tp.Const, params))
+	a := mnistNetwork[float64](mnist.Config{Kind: "vae", Tempering: "none", Latent: 2}).Const(&tp)
+	b := mnistNetwork[float64](mnist.Config{Kind: "hvae", Tempering: "none", Latent: 2}).Const(&tp)
 	x, rng := image(&tp), random.Stream(11, "without steps")
 	epsilon, gamma0 := noise(&tp, rng, 2, draws), noise(&tp, rng, 2, draws)
 	mean, sd := a.Encode(x)
@@ -1491,7 +1489,7 @@ func vaeBound(check *report) {
 	elbo := apply(logLikelihood.Value.Data, func(l float64) float64 { return l - divergence })
 	logEstimate := differences(logLikelihood.Value.Data, logRatio)
 	many := ad.BroadcastTo(x, 784, draws)
-	vaeELBO := a.ELBO(many, epsilon, gamma0).Value.Data
+	vaeELBO := a.VAEBound(many, epsilon).Value.Data
 	check.vectors(vaeELBO, elbo, 1e-12, "ELBO of the VAE = log p(x|z₀) − KL")
 	check.vectors(a.Draw(x, mean, sd, epsilon, gamma0).LogEstimate().Value.Data, logEstimate, 1e-12, "VAE: log p̂(x) = log p(x, z₀)/q(z₀|x)")
 	check.vectors(b.Draw(x, mean, sd, epsilon, gamma0).LogEstimate().Value.Data, logEstimate, 1e-12, "HVAE: log p̂(x) = log p(x, z₀)/q(z₀|x)")
@@ -1553,7 +1551,7 @@ func importanceNLL(check *report) {
 		{Kind: "hvae", K: 2, Tempering: "free", VaryEps: true, Latent: 1},
 	}
 	var double tape
-	network, z := mnist.NewNetwork(configs[0], mnist.Vars(double.Const, mnistParams[float64](configs[0]))), grid(8, 200)
+	network, z := mnistNetwork[float64](configs[0]).Const(&double), grid(8, 200)
 	logJoint := mnist.LogBernoulli(image(&double), network.Decode(double.Const(z))).Value.Data
 	check.greater(math.Abs(logJoint[120]-logJoint[80]), 0.1, "|log p(x|1.6) − log p(x|−1.6)|")
 	for i, z := range z.Data {
@@ -1562,13 +1560,13 @@ func importanceNLL(check *report) {
 	logEvidence := linalg.LogSumExp(logJoint) + math.Log(16./200)
 	for _, c := range configs {
 		const blocks, block = 21, 48
-		params := mnistParams[float32](c)
+		model := mnistNetwork[float32](c)
 		var tp ad.Tape[float32]
 		var logs []float64
 		rng := random.Stream(8, c.String())
 		for range blocks {
 			tp.Reset()
-			network, x := mnist.NewNetwork(c, mnist.Vars(tp.Const, params)), image(&tp)
+			network, x := model.Const(&tp), image(&tp)
 			mean, std := network.Encode(x)
 			for _, l := range network.Draw(x, mean, std, noise(&tp, rng, 1, block), noise(&tp, rng, 1, block)).LogEstimate().Value.Data {
 				logs = append(logs, float64(l))
@@ -1587,7 +1585,9 @@ func importanceNLL(check *report) {
 // dimensions of z₀ are independent, so their mean |r| must be √(2/(π·1000)) = 0.0252. For z_K, it must exceed 0.075.
 func posteriorCovariance(check *report) {
 	const images, blocks, block = 4, 20, 50
-	c, err := mnist.ReadCheckpoint("mnist/results/hvae150.safetensors")
+	b, err := os.ReadFile("mnist/results/hvae150.safetensors")
+	check.must(err)
+	c, err := mnist.DecodeCheckpoint(b)
 	check.must(err)
 	x, _ := eval.Simulate(check.t.Context(), c, images, func(image ...int) *rand.Rand { return random.Stream(62, "images", image...) })
 	var start, end []float64 // |r| of z₀ and of z_K
@@ -1601,7 +1601,7 @@ func posteriorCovariance(check *report) {
 			for j := range pixels.Data {
 				pixels.Data[j] = x.At(j, i)
 			}
-			network, image := mnist.NewNetwork(c.Config, mnist.Vars(tp.Const, c.Params)), tp.Const(pixels)
+			network, image := c.Const(&tp), tp.Const(pixels)
 			mean, sd := network.Encode(image)
 			s := network.Draw(image, mean, sd, noise(&tp, rng, c.Config.Latent, block), noise(&tp, rng, c.Config.Latent, block))
 			for j, v := range sd.Value.Data {

@@ -114,8 +114,8 @@ func trainStep(b *testing.B, c mnist.Config, recompute bool) {
 		}
 	}
 	s := mnist.Settings{Config: c, Rate: 1e-3, Seed: 1, Recompute: recompute}
-	params := mnist.NewParams[float32](c, -2, 1)
-	t := mnist.NewTrainer(s, params, mnist.Bound(s, params, pixels))
+	n := mnist.New[float32](c, -2, 1)
+	t := mnist.NewTrainer(s, n, mnist.Bound(s, n, pixels))
 	t.BlockSize = c.BlockSize(len(indices))
 	repeat(b, func() error {
 		_, err := t.Step(b.Context(), hvae.Columns(indices))
@@ -128,7 +128,7 @@ func trainStep(b *testing.B, c mnist.Config, recompute bool) {
 // evaluation. The flow computes two gradients of the potential energy.
 func BenchmarkLeapfrog(b *testing.B) {
 	c := hvaeOf(1)
-	params := mnist.NewParams[float32](c, -2, 1)
+	model := mnist.New[float32](c, -2, 1)
 	images := newDigits()
 	z, rho := linalg.New[float32](64, 100), linalg.New[float32](64, 100)
 	rng := random.Stream(1, "phase")
@@ -137,7 +137,7 @@ func BenchmarkLeapfrog(b *testing.B) {
 	var tape ad.Tape[float32]
 	repeat(b, func() error {
 		tape.Reset()
-		n := mnist.NewNetwork(c, mnist.Vars(tape.Const, params))
+		n := model.Const(&tape)
 		n.Flow(tape.Const(images)).Forward(hvae.Phase[float32]{Z: tape.Const(z), Rho: tape.Const(rho)})
 		return nil
 	})
@@ -156,7 +156,7 @@ func BenchmarkEvaluate(b *testing.B) {
 		{"HVAE-K5", hvaeOf(5), 2 * (encoder + 1000*6*2*generator)},
 	} {
 		b.Run(m.name, func(b *testing.B) {
-			c, n := mnist.Checkpoint{Config: m.c, Params: mnist.NewParams[float32](m.c, -2, 1)}, runtime.GOMAXPROCS(0)
+			c, n := mnist.Checkpoint{Network: mnist.New[float32](m.c, -2, 1)}, runtime.GOMAXPROCS(0)
 			for b.Loop() {
 				if _, err := eval.Evaluate(b.Context(), c, eval.Images{N: n, Seed: 1}, eval.Options{Samples: 1000, Runs: 1}, io.Discard); err != nil {
 					b.Fatal(err)

@@ -23,7 +23,7 @@ func logEvidence(c model.Checkpoint, x linalg.Matrix[float32]) float64 {
 		z.Data[j] = float32(edge * (2*float64(j)/n - 1))
 	}
 	var tape ad.Tape[float32]
-	network := model.NewNetwork(c.Config, model.Vars(tape.Const, c.Params))
+	network := c.Const(&tape)
 	logits := network.Decode(tape.Const(z)).Value
 	terms := make([]float64, n+1)
 	for j := range terms {
@@ -39,7 +39,7 @@ func logEvidence(c model.Checkpoint, x linalg.Matrix[float32]) float64 {
 // simulatedImage draws image i of a run as eval -simulated does: first z, then each pixel.
 func simulatedImage(c model.Checkpoint, seed uint64, run, i int) linalg.Matrix[float32] {
 	var tape ad.Tape[float32]
-	network := model.NewNetwork(c.Config, model.Vars(tape.Const, c.Params))
+	network := c.Const(&tape)
 	rng := random.Stream(seed, "mnist eval simulated", run, i)
 	z := linalg.New[float32](c.Config.Latent, 1)
 	for k := range z.Data {

@@ -70,7 +70,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		e.Settings = &s.Settings
 	}
 	if k == "0" {
-		c = c.WithoutFlow()
+		c.Network = c.WithoutFlow()
 	}
 	load := data.Load // AIS is tuned on validation images
 	if method == "is" {

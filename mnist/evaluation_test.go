@@ -18,15 +18,15 @@ import (
 // the estimates vary widely.
 func trained(t *testing.T, config model.Config, seed uint64) (string, model.Checkpoint) {
 	t.Helper()
-	c := model.Checkpoint{Config: config, Params: model.NewParams[float32](config, -2, 5), Seed: seed, Epoch: 12, ELBO: -101.5}
+	c := model.Checkpoint{Network: model.New[float32](config, -2, 5), Seed: seed, Epoch: 12, ELBO: -101.5}
 	c.Data = "synthetic"
-	for _, p := range c.Params {
+	for _, p := range c.Params() {
 		if strings.HasSuffix(p.Name, ".weight") {
 			linalg.Scale(p.Value, 2, p.Value)
 		}
 	}
 	name := filepath.Join(t.TempDir(), modelFile)
-	write(t, c.File().Encode(), name)
+	write(t, c.Encode(), name)
 	return name, c
 }
 
@@ -62,8 +62,9 @@ func TestEvalMatchesTheOracle(t *testing.T) {
 			text, _ := mustRun(t, append([]string{"eval"}, args...)...)
 
 			if strings.Contains(c.flags, "-K 0") { // the expected results are the results of a VAE with the same weights
-				checkpoint.Config = model.Config{Kind: "vae", Tempering: "none", Latent: checkpoint.Config.Latent}
-				checkpoint.Params = slices.DeleteFunc(checkpoint.Params, func(p model.Param[float32]) bool { return strings.HasPrefix(p.Name, "flow.") })
+				with := checkpoint.Network
+				checkpoint.Network = model.New[float32](model.Config{Kind: "vae", Tempering: "none", Latent: with.Config.Latent}, 0, 1)
+				checkpoint.SetEncoderAndDecoder(with)
 			}
 			var elbos, nlls, tails []float64
 			for r := range c.runs {
@@ -118,10 +119,10 @@ func huge(x []float32) {
 
 func TestModelsThatHaveDivergedFail(t *testing.T) {
 	name, c := trained(t, model.Config{Kind: "hvae", K: 2, Tempering: "free", Latent: 2}, 1)
-	for _, p := range c.Params {
+	for _, p := range c.Params() {
 		huge(p.Value.Data)
 	}
-	write(t, c.File().Encode(), name)
+	write(t, c.Encode(), name)
 	for command, want := range map[string]string{
 		"eval -limit 2 -samples 2":    name + ": the evaluation is not finite (ELBO NaN, NLL ",
 		"reconstruct -n 1 -o new.png": name + ": log p(x, z_0) is not finite",

@@ -60,7 +60,7 @@ type course struct {
 	batch                int
 	seed                 uint64
 	config               model.Config
-	params               []model.Param[float32]
+	network              *model.Network[float32]
 	trainer              *hvae.Trainer[float32]
 	epoch                int
 }
@@ -78,9 +78,9 @@ func newCourse(images data.Images, config model.Config, n, batch int, rate float
 		}
 		bias += math.Log(ink/(1-ink)) / float64(n)
 	}
-	c.params = model.NewParams[float32](config, bias, seed)
+	c.network = model.New[float32](config, bias, seed)
 	s := model.Settings{Config: config, Rate: rate, Seed: seed}
-	c.trainer = model.NewTrainer(s, c.params, model.Bound(s, c.params, func(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
+	c.trainer = model.NewTrainer(s, c.network, model.Bound(s, c.network, func(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
 		same := func(int, int) *rand.Rand { return rng }
 		for pixel, v := range drawBatch(images, []int{image}, 0, same, same).x.Data {
 			x.Row(pixel)[j] = v
@@ -113,9 +113,15 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 			return rand.New(&pcg)
 		}
 		tape.Reset()
-		network := model.NewNetwork(c.config, model.Vars(tape.Const, c.params))
+		network := c.network.Const(&tape)
 		b := drawBatch(c.images, which, c.config.Latent, pixels, noise)
-		for _, elbo := range network.ELBO(tape.Const(b.x), tape.Const(b.epsilon), tape.Const(b.gamma0)).Value.Data {
+		var bound *ad.Var[float32]
+		if c.config.Kind == "vae" {
+			bound = network.VAEBound(tape.Const(b.x), tape.Const(b.epsilon))
+		} else {
+			bound = network.ELBO(tape.Const(b.x), tape.Const(b.epsilon), tape.Const(b.gamma0))
+		}
+		for _, elbo := range bound.Value.Data {
 			validation += float64(elbo) / float64(len(c.validation))
 		}
 	}
@@ -123,13 +129,8 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 }
 
 // weights returns a map from parameter names to copies of the values, in the layout of a checkpoint.
-func (c *course) weights() map[string][]float32 {
-	all := map[string][]float32{}
-	for _, p := range c.params {
-		for _, at := range p.Order() {
-			all[p.Name] = append(all[p.Name], p.Value.Data[at])
-		}
-	}
+func (c *course) weights(t *testing.T) map[string][]float32 {
+	all, _ := tensors(t, model.Checkpoint{Network: c.network}.Encode())
 	return all
 }
 
@@ -140,7 +141,7 @@ func estimated(c model.Checkpoint, images data.Images, n int, seed uint64, run, 
 	var tape ad.Tape[float32]
 	for i := range n {
 		tape.Reset()
-		network := model.NewNetwork(c.Config, model.Vars(tape.Const, c.Params))
+		network := c.Const(&tape)
 		pixels := func(_, i int) *rand.Rand { return random.Stream(seed, "mnist eval pixels", run, i) }
 		x := tape.Const(drawBatch(images, []int{i}, 0, pixels, pixels).x)
 		rng := random.Stream(seed, "mnist eval noise", run, i)
@@ -172,9 +173,9 @@ func estimated(c model.Checkpoint, images data.Images, n int, seed uint64, run, 
 }
 
 // tensors returns the contents of a file: a map from the names of the tensors to their elements, and the metadata.
-func tensors(t *testing.T, elem ...string) (map[string][]float32, map[string]string) {
+func tensors(t *testing.T, b []byte) (map[string][]float32, map[string]string) {
 	t.Helper()
-	f, err := safetensors.Decode(read(t, elem...))
+	f, err := safetensors.Decode(b)
 	noError(t, err)
 	all := map[string][]float32{}
 	for _, tensor := range f.Tensors {

@@ -83,7 +83,7 @@ func reconstruct(_ context.Context, args []string, stdout, stderr io.Writer) err
 		data.Binarise(x, i, set.Test.Image(i), random.Stream(p.seed, "mnist reconstruct pixels", i))
 	}
 	var t ad.Tape[float32]
-	network := c.Network(&t)
+	network := c.Const(&t)
 	images := t.Const(x)
 	rng := random.Stream(p.seed, "mnist reconstruct")
 	mean, std := network.Encode(images)
@@ -114,7 +114,7 @@ func reconstruct(_ context.Context, args []string, stdout, stderr io.Writer) err
 func samples(c model.Checkpoint, n int, seed uint64) []byte {
 	var t ad.Tape[float32]
 	z := noise(&t, random.Stream(seed, "mnist sample"), c.Config.Latent, n)
-	x := ad.Sigmoid(c.Network(&t).Decode(z)).Value
+	x := ad.Sigmoid(c.Const(&t).Decode(z)).Value
 	return contact(int(math.Ceil(math.Sqrt(float64(n)))), x)
 }
 

@@ -328,7 +328,7 @@ func TestAnInfiniteValidationELBOIsAnError(t *testing.T) {
 	s.Latent, s.Train = 1, 20
 	r, err := newRun(t.TempDir(), s, digits(t), nil)
 	noError(t, err)
-	for _, p := range r.params {
+	for _, p := range r.network.Params() {
 		if p.Name == "encoder.mean.bias" {
 			p.Value.Fill(1e20)
 		}

@@ -31,8 +31,8 @@ type trainingRun struct {
 	folder               string
 	set                  data.Set
 	training, validation []int // indices of images in set.Train
-	params               []model.Param[float32]
-	trainer              *hvae.Trainer[float32] // of params
+	network              *model.Network[float32]
+	trainer              *hvae.Trainer[float32] // of network
 
 	images int     // number of images trained in the current epoch
 	sum    float64 // training ELBO, summed over these images
@@ -51,10 +51,7 @@ func newRun(folder string, s model.Settings, set data.Set, old *state) (*trainin
 		return nil, command.Usage("invalid value %d for flag -train: there are %d training images", n, len(r.training))
 	}
 	r.training = r.training[:n]
-	r.params = model.NewParams[float32](s.Config, data.MeanLogit(set.Train, r.training), s.Seed)
-	r.trainer = model.NewTrainer(s, r.params, model.Bound(s, r.params, func(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
-		data.Binarise(x, j, set.Train.Image(image), rng) // new pixels each time an image is used
-	}))
+	r.network = model.New[float32](s.Config, data.MeanLogit(set.Train, r.training), s.Seed)
 	if old == nil && s.Start != "" {
 		c, err := readCheckpoint(s.Start)
 		if err == nil && c.Config.Latent != s.Latent {
@@ -63,10 +60,11 @@ func newRun(folder string, s model.Settings, set data.Set, old *state) (*trainin
 		if err != nil {
 			return nil, err
 		}
-		for i, p := range c.WithoutFlow().Params { // the parameters of the encoder and decoder come first
-			linalg.Copy(r.params[i].Value, p.Value)
-		}
+		r.network.SetEncoderAndDecoder(c.Network)
 	}
+	r.trainer = model.NewTrainer(s, r.network, model.Bound(s, r.network, func(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
+		data.Binarise(x, j, set.Train.Image(image), rng) // new pixels each time an image is used
+	}))
 	if old == nil {
 		return r, nil
 	}
@@ -138,7 +136,7 @@ func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m mo
 	if err != nil {
 		return m, fmt.Errorf("validation: %w", err)
 	}
-	m.Flow = model.FlowOf(r.params)
+	m.Flow = model.FlowOf(r.network)
 	m.Seconds = time.Since(began).Seconds()
 	return m, nil
 }
@@ -147,7 +145,7 @@ func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m mo
 // their pixels are the same in each epoch, but the noise (ε and γ₀) is new. This noise affects when early stopping ends a
 // run (mnist/results/README.md).
 func (r *trainingRun) validate(ctx context.Context, epoch int) (mean float64, err error) {
-	bound := model.Bound(r.Settings, r.params, func(x linalg.Matrix[float32], j, image int, _ *rand.Rand) {
+	bound := model.Bound(r.Settings, r.network, func(x linalg.Matrix[float32], j, image int, _ *rand.Rand) {
 		pixels := random.Stream(r.Settings.Seed, "mnist validation pixels", image)
 		data.Binarise(x, j, r.set.Train.Image(image), pixels)
 	})
@@ -193,9 +191,9 @@ func (r *trainingRun) begin() error {
 func (r *trainingRun) save(best bool) error {
 	if best {
 		s, m := r.Settings, r.Metrics[len(r.Metrics)-1]
-		c := model.Checkpoint{Config: s.Config, Params: r.params, Seed: s.Seed, Epoch: m.Epoch, ELBO: m.ValELBO}
+		c := model.Checkpoint{Network: r.network, Seed: s.Seed, Epoch: m.Epoch, ELBO: m.ValELBO}
 		c.Data, c.DataSHA256 = r.Data, r.DataSHA256
-		r.Best = c.File().Encode()
+		r.Best = c.Encode()
 	}
 	r.Trainer = r.trainer.State()
 	if err := r.write(stateFile, r.encode()); err != nil {

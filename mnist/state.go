@@ -98,10 +98,9 @@ func decodeModel(b []byte) (c model.Checkpoint, err error) {
 	if err != nil {
 		return c, err
 	}
-	c = model.Checkpoint{Config: s.Settings.Config, Seed: s.Settings.Seed, Epoch: len(s.Metrics)}
-	c.Data, c.DataSHA256 = s.Data, s.DataSHA256
-	c.Params = model.NewParams[float32](c.Config, 0, c.Seed)
-	return c, model.NewTrainer(s.Settings, c.Params, nil).Restore(s.Trainer)
+	c = model.Checkpoint{Seed: s.Settings.Seed, Epoch: len(s.Metrics), Data: s.Data, DataSHA256: s.DataSHA256}
+	c.Network = model.New[float32](s.Settings.Config, 0, c.Seed)
+	return c, model.NewTrainer(s.Settings, c.Network, nil).Restore(s.Trainer)
 }
 
 // encodeMetrics returns the contents of metricsFile.

@@ -26,7 +26,7 @@ const samplesAtOnce = 48
 // number per sample, memory use does not depend on the number of samples. If ctx is done, the result is incomplete.
 func importance(ctx context.Context, t *ad.Tape[float32], c model.Checkpoint, x linalg.Matrix[float32], samples int, rng *rand.Rand) estimate {
 	var encoder ad.Tape[float32]
-	mean, std := c.Network(&encoder).Encode(encoder.Const(x))
+	mean, std := c.Const(&encoder).Encode(encoder.Const(x))
 	var logs []float64
 	for len(logs) < samples && ctx.Err() == nil {
 		n := min(samplesAtOnce, samples-len(logs))
@@ -34,7 +34,7 @@ func importance(ctx context.Context, t *ad.Tape[float32], c model.Checkpoint, x 
 		epsilon, gamma0 := t.Matrix(c.Config.Latent, n), t.Matrix(c.Config.Latent, n)
 		random.FillNormal(rng, epsilon)
 		random.FillNormal(rng, gamma0)
-		sample := c.Network(t).Draw(t.Const(x), t.Const(mean.Value), t.Const(std.Value), t.Const(epsilon), t.Const(gamma0))
+		sample := c.Const(t).Draw(t.Const(x), t.Const(mean.Value), t.Const(std.Value), t.Const(epsilon), t.Const(gamma0))
 		for _, v := range sample.LogEstimate().Value.Data {
 			logs = append(logs, float64(v))
 		}
@@ -117,9 +117,9 @@ func (o Options) Bound(ctx context.Context, c model.Checkpoint, stepSizes []floa
 // sampler returns an AIS sampler with one chain for each column of x.
 func (o Options) sampler(c model.Checkpoint, x linalg.Matrix[float32], stepSizes []float64) *hvae.AIS[float32] {
 	var encoder ad.Tape[float32]
-	mean, std := c.Network(&encoder).Encode(encoder.Const(x))
+	mean, std := c.Const(&encoder).Encode(encoder.Const(x))
 	return &hvae.AIS[float32]{
-		Target: func(t *ad.Tape[float32]) hvae.Target[float32] { return c.Network(t).Flow(t.Const(x)).Target },
+		Target: func(t *ad.Tape[float32]) hvae.Target[float32] { return c.Const(t).Flow(t.Const(x)).Target },
 		Mean:   mean.Value, SD: std.Value,
 		Steps: o.Steps, Leapfrogs: leapfrogs, StepSizes: stepSizes,
 	}

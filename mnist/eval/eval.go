@@ -206,7 +206,7 @@ func Simulate(ctx context.Context, c model.Checkpoint, n int, stream func(image 
 	each(ctx, n, 1, 1, func(b *hvae.Block[float32]) {
 		rng := stream(b.First)
 		random.FillNormalColumn(rng, z, b.First)
-		for i, p := range ad.Sigmoid(c.Network(b.Tape).Decode(b.Columns(z))).Value.Data {
+		for i, p := range ad.Sigmoid(c.Const(b.Tape).Decode(b.Columns(z))).Value.Data {
 			if rng.Float32() < p {
 				x.Row(i)[b.First] = 1
 			}

@@ -22,8 +22,8 @@ import (
 
 // checkpoint returns a model with large weights, so that its results depend strongly on x and z.
 func checkpoint(config model.Config) model.Checkpoint {
-	c := model.Checkpoint{Config: config, Params: model.NewParams[float32](config, -1, 1)}
-	for _, p := range c.Params {
+	c := model.Checkpoint{Network: model.New[float32](config, -1, 1)}
+	for _, p := range c.Params() {
 		linalg.Scale(p.Value, 2, p.Value)
 	}
 	return c
@@ -56,7 +56,7 @@ func TestSimulatedPixelsHaveTheDecodersProbabilities(t *testing.T) {
 	c := checkpoint(vae)
 	x, z := Simulate(t.Context(), c, 40, streams("image"))
 	var tape ad.Tape[float32]
-	network := model.NewNetwork(c.Config, model.Vars(tape.Const, c.Params))
+	network := c.Const(&tape)
 	sum, variance := 0.0, 0.0
 	for i, p := range ad.Sigmoid(network.Decode(tape.Const(z))).Value.Data {
 		p, pixel := float64(p), float64(x.Data[i])

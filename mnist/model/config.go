@@ -1,9 +1,8 @@
 // Package model implements the model of section 4.2 of the HVAE paper: a convolutional variational auto-encoder for
 // binarised MNIST digits, with or without a Hamiltonian flow.
 //
-// Read config.go (a model, and the settings and results of its training), params.go (the parameters and their names in
-// a checkpoint), network.go (encoder, decoder, bound and estimator), train.go (the training bound and its
-// trainer) and checkpoint.go (files with models).
+// Read config.go (a model, and the settings and results of its training), layers.go (the layers, their parameters and the
+// names of these in a checkpoint), network.go (encoder, decoder and bounds), train.go (training) and checkpoint.go (files).
 package model
 
 import (
@@ -11,8 +10,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-
-	"hvae/conv"
 )
 
 // A Config describes a model, its training bound, and the initial values of its flow.
@@ -90,22 +87,6 @@ func (c Config) StepCost() int {
 	}
 	return 3*encoder - conv1.MultiplyAdds() + max(1, c.Draws)*passes*decoder
 }
-
-// The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4. The decoder applies their transposes in
-// reverse order. The padding is TensorFlow's SAME: in conv1 and conv2, 1 pixel before and 2 pixels after each row and
-// column; in conv3, 2 pixels on all sides.
-var (
-	conv1 = conv.Same(28, 28, 1, 16, 5, 2)
-	conv2 = conv.Same(14, 14, 16, 32, 5, 2)
-	conv3 = conv.Same(7, 7, 32, 32, 5, 2)
-)
-
-const (
-	pixels   = 28 * 28
-	channels = 32               // output channels of conv3
-	code     = 4 * 4 * channels // size of the output of the last convolution
-	hidden   = 450              // size of the output of encoder.hidden and of decoder.hidden
-)
 
 // Settings are the settings of a training run. Their keys in JSON are the names of the flags.
 type Settings struct {

@@ -48,9 +48,9 @@ func goldenValue(t, i int) float64 {
 	return float64(h)/(1<<32) - 0.5
 }
 
-func goldenParams(c Config) []Param[float64] {
-	ps := NewParams[float64](c, 0, 0)
-	for t, p := range ps {
+func goldenNetwork(c Config) *Network[float64] {
+	n := New[float64](c, 0, 0)
+	for t, p := range n.params() {
 		scale, shift := 1.0, 0.0
 		switch {
 		case p.Name == "flow.alpha_logit":
@@ -58,20 +58,16 @@ func goldenParams(c Config) []Param[float64] {
 		case p.Name == "flow.log_temperature", p.Name == "flow.log_momentum_sd":
 			shift = -1
 		case p.Name == "flow.step_size_logit":
-		case len(p.Shape) > 1: // weights
-			n := 1
-			for _, s := range p.Shape[1:] {
-				n *= s
-			}
-			scale = math.Sqrt(12 / float64(n))
+		case len(p.shape) > 1: // weights
+			scale = math.Sqrt(12 * float64(p.shape[0]) / float64(len(p.Value.Data)))
 		default:
 			scale = 0.2
 		}
-		for i, at := range p.Order() {
+		for i, at := range p.order() {
 			p.Value.Data[at] = scale*goldenValue(t, i) + shift
 		}
 	}
-	return ps
+	return n
 }
 
 func TestModelAgreesWithPyTorch(t *testing.T) {
@@ -104,10 +100,7 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 		}
 		near := func(what string, got, want []float64) {
 			t.Helper()
-			if len(got) != len(want) {
-				t.Fatalf("%v: %s has %d values, want %d", c, what, len(got), len(want))
-			}
-			for i := range got {
+			for i := range want {
 				if !(math.Abs(got[i]-want[i]) <= 1e-10*math.Max(1, math.Abs(want[i]))) {
 					t.Errorf("%v: %s is %.15g, want %.15g", c, what, got, want)
 					return
@@ -124,9 +117,11 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 			return m
 		}
 		var tape ad.Tape[float64]
-		ps := goldenParams(c)
-		leaves := Vars(tape.Leaf, ps)
-		n := NewNetwork(c, leaves)
+		var leaves []*ad.Var[float64]
+		n := goldenNetwork(c).On(func(p *hvae.Param[float64]) *ad.Var[float64] {
+			leaves = append(leaves, tape.Leaf(p.Value))
+			return leaves[len(leaves)-1]
+		})
 		x := tape.Const(input(100, pixels, 2, func(v float64) float64 {
 			if v > 0.1 {
 				return 1
@@ -141,36 +136,33 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 		sample := n.Draw(repeat(x, L), repeat(mean, L), repeat(std, L), epsilon, gamma0)
 		near("log p̂", sample.LogEstimate().Value.Data, want.LogEstimate)
 
-		if c.K > 0 && L == 1 {
-			flow, s := n.Flow(x), sample.Start
-			for k, point := range want.Trajectory {
-				if k > 0 {
-					row := min(k, flow.StepSize.Rows()) - 1
-					s = hvae.Leapfrog(flow.Target, ad.RowRange(flow.StepSize, row, row+1), s)
-					if alpha := flow.Tempering.Alpha(); alpha != nil {
-						s.Rho = ad.Scale(s.Rho, alpha.Value.Data[k-1])
-					}
-				}
-				near("z", s.Z.Value.Data, point.Z)
-				near("ρ", s.Rho.Value.Data, point.Rho)
+		if L == 1 && c.K > 0 {
+			path := n.Flow(x).Path(sample.Start)
+			if len(want.Trajectory) != len(path) {
+				t.Fatalf("%v: golden.json contains %d points of the trajectory, want %d", c, len(want.Trajectory), len(path))
 			}
-			if len(want.Trajectory) != c.K+1 {
-				t.Errorf("%v: golden.json contains %d points of the trajectory, want %d", c, len(want.Trajectory), c.K+1)
+			for k, s := range path {
+				near("z", s.Z.Value.Data, want.Trajectory[k].Z)
+				near("ρ", s.Rho.Value.Data, want.Trajectory[k].Rho)
 			}
 		}
 
-		elbo := n.ELBO(x, epsilon, gamma0)
+		var elbo *ad.Var[float64]
+		if c.Kind == "vae" && c.Draws == 0 {
+			elbo = n.VAEBound(x, epsilon)
+		} else {
+			elbo = n.ELBO(x, epsilon, gamma0)
+		}
 		near("the ELBO", elbo.Value.Data, want.ELBO)
 		gradients := ad.Backward(nil, ad.Mean(elbo), leaves...)
-		if len(want.GradientNorms) != len(ps) {
-			t.Errorf("%v: golden.json contains %d gradients, want %d", c, len(want.GradientNorms), len(ps))
-		}
-		for i, p := range ps {
-			sum := 0.0
+		norms := map[string]float64{}
+		for i, p := range n.Params() {
 			for _, g := range gradients[i].Data {
-				sum += g * g
+				norms[p.Name] = math.Hypot(norms[p.Name], g)
 			}
-			near("the norm of the gradient of "+p.Name, []float64{math.Sqrt(sum)}, []float64{want.GradientNorms[p.Name]})
+		}
+		for name, norm := range want.GradientNorms {
+			near("the norm of the gradient of "+name, []float64{norms[name]}, []float64{norm})
 		}
 	}
 }

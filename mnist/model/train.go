@@ -25,36 +25,29 @@ func (c Config) BlockSize(n int) int {
 	return (n + quarter*blocks - 1) / (quarter * blocks) * quarter
 }
 
-// Bound returns the training bound for the settings, with which an hvae.Trainer trains params by Algorithm 2. Its columns
-// are images. The function binarise sets column j of x [784×B] to a binarisation of the image with the given
+// Bound returns the training bound for the settings, with which an hvae.Trainer trains a network by Algorithm 2. Its
+// columns are images. The function binarise sets column j of x [784×B] to a binarisation of the image with the given
 // index. It may draw random numbers from rng, the random stream of the column, and must be safe for concurrent use.
-func Bound[T linalg.Float](s Settings, params []Param[T], binarise func(x linalg.Matrix[T], j, image int, rng *rand.Rand)) hvae.Bound[T] {
+func Bound[T linalg.Float](s Settings, n *Network[T], binarise func(x linalg.Matrix[T], j, image int, rng *rand.Rand),
+) hvae.Bound[T] {
 	return func(b *hvae.Block[T]) *ad.Var[T] {
-		x, vars := b.Tape.Matrix(pixels, b.Size), make([]*ad.Var[T], len(params))
-		for i, p := range params {
-			vars[i] = b.Var(p.Param)
-		}
+		x := b.Tape.Matrix(pixels, b.Size)
 		for j, image := range b.Batch {
 			binarise(x, j, image, b.Rng(j))
 		}
-		n := NewNetwork(s.Config, vars)
-		n.flow.Recompute = s.Recompute
-		epsilon := b.Noise(s.Latent, max(1, s.Draws))
-		gamma0 := epsilon // which a VAE ignores
-		if s.Kind == "hvae" {
-			gamma0 = b.Noise(s.Latent, max(1, s.Draws))
+		network, L := n.On(b.Var), max(1, s.Draws)
+		network.dynamics.Recompute = s.Recompute
+		epsilon := b.Noise(s.Latent, L)
+		if s.Kind == "vae" && s.Draws == 0 {
+			return network.VAEBound(b.Tape.Const(x), epsilon)
 		}
-		return n.ELBO(b.Tape.Const(x), epsilon, gamma0)
+		return network.ELBO(b.Tape.Const(x), epsilon, b.Noise(s.Latent, L))
 	}
 }
 
-// NewTrainer returns a trainer that maximises a bound with Adamax and changes params in place.
-func NewTrainer[T linalg.Float](s Settings, params []Param[T], bound hvae.Bound[T]) *hvae.Trainer[T] {
-	var all hvae.Params[T]
-	for _, p := range params {
-		all = append(all, p.Param)
-	}
-	t := hvae.NewTrainer(all, hvae.Adamax[T]{Rate: T(s.Rate)}, bound)
+// NewTrainer returns a trainer that maximises a bound with Adamax and changes the parameters of n in place.
+func NewTrainer[T linalg.Float](s Settings, n *Network[T], bound hvae.Bound[T]) *hvae.Trainer[T] {
+	t := hvae.NewTrainer(n.Params(), hvae.Adamax[T]{Rate: T(s.Rate)}, bound)
 	t.Seed = s.Seed
 	return t
 }

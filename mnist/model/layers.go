@@ -1,0 +1,256 @@
+package model
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"hvae/ad"
+	"hvae/conv"
+	"hvae/hvae"
+	"hvae/linalg"
+	"hvae/linalg/random"
+)
+
+// A param is a parameter of a network. A checkpoint stores it as a tensor with its Name and Shape. The tensor has
+// PyTorch's layout, in which images are flattened as (channel, row, column). The matrix Value has the layout of the
+// compute kernels, in which images are flattened as (row, column, channel).
+type param[T linalg.Float] struct {
+	hvae.Param[T]
+	shape        []int   // of the tensor
+	axes         []axis  // of the tensor; the index of the last axis varies fastest
+	mean, spread float64 // mean and standard deviation of the initial elements
+}
+
+// An axis of a tensor has size elements, which are stride elements apart in param.Value.Data.
+type axis struct{ size, stride int }
+
+// newParam returns a parameter without elements. Its matrix and its tensor have the same layout.
+func newParam[T linalg.Float](name string, mean, spread float64, shape ...int) *param[T] {
+	size := 1
+	for _, n := range shape {
+		size *= n
+	}
+	value := linalg.Matrix[T]{Rows: shape[0], Cols: size / shape[0]}
+	return &param[T]{hvae.Param[T]{Name: name, Value: value}, shape, []axis{{size, 1}}, mean, spread}
+}
+
+func (p *param[T]) allocate() { p.Value = linalg.New[T](p.Value.Rows, p.Value.Cols) }
+
+// order returns, for each element of the tensor in row-major order, its index in Value.Data.
+func (p *param[T]) order() []int {
+	indices := []int{0}
+	for _, a := range p.axes {
+		var next []int
+		for _, first := range indices {
+			for i := range a.size {
+				next = append(next, first+i*a.stride)
+			}
+		}
+		indices = next
+	}
+	return indices
+}
+
+// A layer is a dense layer, a convolution or a transposed convolution.
+type layer[T linalg.Float] struct {
+	weight, bias *param[T]
+	w, b         *ad.Var[T] // weight and bias on the tape of a network; see Network.On
+}
+
+func dense[T linalg.Float](name string, out, in int) layer[T] {
+	weight := newParam[T](name+".weight", 0, 1/math.Sqrt(float64(out+in)), out, in)
+	return layer[T]{weight: weight, bias: newParam[T](name+".bias", 0, 0, out)}
+}
+
+// convolution returns a layer for a convolution or its transpose, whose output has the given number of channels.
+// PyTorch's weights have the shape (out, in, 5, 5) for a convolution and (in, out, 5, 5) for a transposed convolution,
+// which exchanges in and out. So both have the same shape.
+func convolution[T linalg.Float](name string, g *conv.Geometry, channels int) layer[T] {
+	l := dense[T](name, channels, g.Taps())
+	spread := 1 / math.Sqrt(float64(g.In()+g.Out()))
+	l.weight = newParam[T](name+".weight", 0, spread, g.OutC, g.InC, g.KernelH, g.KernelW)
+	l.weight.Value = linalg.Matrix[T]{Rows: g.Taps(), Cols: g.OutC}
+	l.weight.axes = []axis{{g.OutC, 1}, {g.InC, g.OutC}, {g.KernelH * g.KernelW, g.InC * g.OutC}}
+	return l
+}
+
+// The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4. The decoder applies their transposes in
+// reverse order. The padding is TensorFlow's SAME: in conv1 and conv2, 1 pixel before and 2 pixels after each row and
+// column; in conv3, 2 pixels on all sides.
+var (
+	conv1 = conv.Same(28, 28, 1, 16, 5, 2)
+	conv2 = conv.Same(14, 14, 16, 32, 5, 2)
+	conv3 = conv.Same(7, 7, 32, channels, 5, 2)
+)
+
+const (
+	pixels   = 28 * 28
+	channels = 32              // output channels of conv3
+	area     = 4 * 4           // output pixels of conv3
+	code     = area * channels // size of the output of conv3
+	hidden   = 450             // size of the output of encoder.hidden and of decoder.hidden
+)
+
+// A Network is the encoder, the decoder and the flow of a model. To compute something, put it on a tape with On or
+// Const.
+type Network[T linalg.Float] struct {
+	Config  Config
+	encoder struct{ conv1, conv2, conv3, hidden, mean, std layer[T] }
+	decoder struct{ hidden, expand, deconv1, deconv2, deconv3 layer[T] }
+	flow    struct{ stepSize, temperature, alpha, momentumSD *param[T] } // nil if the model does not have them
+
+	dynamics hvae.Flow[T] // the flow on a tape, without a target
+}
+
+// describe returns a network whose parameters have no elements.
+func describe[T linalg.Float](c Config) *Network[T] {
+	n := &Network[T]{Config: c}
+	e, d, f := &n.encoder, &n.decoder, &n.flow
+	e.conv1 = convolution[T]("encoder.conv1", &conv1, conv1.OutC)
+	e.conv2 = convolution[T]("encoder.conv2", &conv2, conv2.OutC)
+	e.conv3 = convolution[T]("encoder.conv3", &conv3, conv3.OutC)
+	e.hidden = dense[T]("encoder.hidden", hidden, code)
+	e.hidden.weight.axes = []axis{{hidden, code}, {channels, 1}, {area, channels}}
+	e.mean = dense[T]("encoder.mean", c.Latent, hidden)
+	e.std = dense[T]("encoder.std", c.Latent, hidden)
+	d.hidden = dense[T]("decoder.hidden", hidden, c.Latent)
+	d.expand = dense[T]("decoder.expand", code, hidden)
+	d.expand.weight.axes = []axis{{channels, hidden}, {area, channels * hidden}, {hidden, 1}}
+	d.expand.bias.axes = []axis{{channels, 1}, {area, channels}}
+	d.deconv1 = convolution[T]("decoder.deconv1", &conv3, conv3.InC)
+	d.deconv2 = convolution[T]("decoder.deconv2", &conv2, conv2.InC)
+	d.deconv3 = convolution[T]("decoder.deconv3", &conv1, conv1.InC)
+	if c.K == 0 {
+		return n
+	}
+	rows := 1
+	if c.VaryEps {
+		rows = c.K
+	}
+	eps, alpha := cmp.Or(c.Eps, 0.2), cmp.Or(c.Alpha, 0.9)
+	f.stepSize = newParam[T]("flow.step_size_logit", hvae.Unconstrain(eps, 0, maxEps), 0, rows, c.Latent)
+	if c.Tempering == "fixed" {
+		f.temperature = newParam[T]("flow.log_temperature", hvae.Unconstrain(math.Sqrt(1.5), 1, inf), 0, 1)
+	}
+	if c.Tempering == "free" || c.Tempering == "untied" {
+		f.alpha = newParam[T]("flow.alpha_logit", hvae.Unconstrain(alpha, 0, 1), 0, c.K)
+	}
+	if c.Tempering == "untied" {
+		f.momentumSD = newParam[T]("flow.log_momentum_sd", -float64(c.K)*math.Log(alpha), 0, 1)
+	}
+	return n
+}
+
+var inf = math.Inf(1)
+
+// New returns a network with its initial parameters. Weights are drawn from N(0, 1/(n_in + n_out)), where n_in and
+// n_out are the numbers of elements of the layer's input and output image or vector, for example 28·28 and 14·14·16 in
+// conv1. The decoder's last bias is outputBias, and all other biases are zero. The flow starts with ε = 0.2, fixed
+// tempering with 1/β₀ = 1.5, and free and untied tempering with α_k = 0.9. Untied tempering starts with s = Π 1/α_k for
+// the momentum's standard deviation. Config.Eps and Config.Alpha change ε and α_k.
+func New[T linalg.Float](c Config, outputBias float64, seed uint64) *Network[T] {
+	n := describe[T](c)
+	n.decoder.deconv3.bias.mean = outputBias
+	for _, p := range n.params() {
+		p.allocate()
+		rng := random.Stream(seed, "mnist start "+p.Name)
+		for i := range p.Value.Data {
+			p.Value.Data[i] = T(p.mean + p.spread*rng.NormFloat64())
+		}
+	}
+	return n
+}
+
+// layers returns the layers in the order of a checkpoint.
+func (n *Network[T]) layers() [11]*layer[T] {
+	e, d := &n.encoder, &n.decoder
+	return [...]*layer[T]{&e.conv1, &e.conv2, &e.conv3, &e.hidden, &e.mean, &e.std,
+		&d.hidden, &d.expand, &d.deconv1, &d.deconv2, &d.deconv3}
+}
+
+// params returns the parameters in the order of a checkpoint.
+func (n *Network[T]) params() (all []*param[T]) {
+	for _, l := range n.layers() {
+		all = append(all, l.weight, l.bias)
+	}
+	f := &n.flow
+	for _, p := range []*param[T]{f.stepSize, f.temperature, f.alpha, f.momentumSD} {
+		if p != nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// Params returns the parameters in the order of a checkpoint.
+func (n *Network[T]) Params() (all []*hvae.Param[T]) {
+	for _, p := range n.params() {
+		all = append(all, &p.Param)
+	}
+	return all
+}
+
+// WithoutFlow returns a network with the same encoder and decoder, but without the flow. Its estimate of the evidence is
+// p̂_θ(x) = p_θ(x, z₀)/q(z₀|x).
+func (n *Network[T]) WithoutFlow() *Network[T] {
+	c := Config{Kind: n.Config.Kind, Tempering: "none", Latent: n.Config.Latent}
+	return &Network[T]{Config: c, encoder: n.encoder, decoder: n.decoder}
+}
+
+// SetEncoderAndDecoder replaces the encoder and decoder by those of another network with the same ℓ. Both networks then
+// share their parameters.
+func (n *Network[T]) SetEncoderAndDecoder(other *Network[T]) {
+	n.encoder, n.decoder = other.encoder, other.decoder
+}
+
+// On returns the network on a tape, where record returns the variable of each parameter. For example, record is the
+// method Var of a block. The network is valid until the tape is reset.
+func (n Network[T]) On(record func(p *hvae.Param[T]) *ad.Var[T]) *Network[T] {
+	for _, l := range n.layers() {
+		l.w, l.b = record(&l.weight.Param), record(&l.bias.Param)
+	}
+	if n.Config.K == 0 {
+		return &n
+	}
+	constrained := func(p *param[T], lo, hi float64) *ad.Var[T] { return hvae.Constrain(record(&p.Param), lo, hi) }
+	f, d := &n.flow, &n.dynamics
+	d.K, d.StepSize = n.Config.K, constrained(f.stepSize, 0, maxEps)
+	switch n.Config.Tempering {
+	case "fixed":
+		d.Tempering = hvae.FixedTempering(d.K, constrained(f.temperature, 1, inf))
+	case "free":
+		d.Tempering = hvae.FreeTempering(constrained(f.alpha, 0, 1))
+	case "untied":
+		d.Tempering = hvae.UntiedTempering(constrained(f.alpha, 0, 1), constrained(f.momentumSD, 0, inf))
+	}
+	return &n
+}
+
+// Const returns the network on tape t, where its parameters are constants.
+func (n *Network[T]) Const(t *ad.Tape[T]) *Network[T] {
+	return n.On(func(p *hvae.Param[T]) *ad.Var[T] { return t.Const(p.Value) })
+}
+
+// A Flow summarises the parameters of a flow. Fields that do not apply to the model are 0.
+type Flow struct {
+	Eps        float64 `json:"eps,omitempty"`         // median of the step sizes ε
+	Alpha      float64 `json:"alpha,omitempty"`       // Π α_k
+	MomentumSD float64 `json:"momentum_sd,omitempty"` // s, the standard deviation of ρ₀
+}
+
+// FlowOf returns the summary of a network's flow.
+func FlowOf(n *Network[float32]) (f Flow) {
+	d := n.Const(new(ad.Tape[float32])).dynamics
+	if d.K > 0 {
+		eps := slices.Sorted(slices.Values(d.StepSize.Value.Data))
+		f.Eps = float64(eps[len(eps)/2])
+	}
+	if alpha := d.Tempering.Alpha(); alpha != nil {
+		f.Alpha, f.MomentumSD = 1, float64(d.Tempering.MomentumSD().Scalar())
+		for _, a := range alpha.Value.Data {
+			f.Alpha *= float64(a)
+		}
+	}
+	return f
+}
