@@ -1589,7 +1589,7 @@ func posteriorCovariance(check *report) {
 	check.must(err)
 	c, err := mnist.DecodeCheckpoint(b)
 	check.must(err)
-	x, _ := eval.Simulate(check.t.Context(), c, images, func(image ...int) *rand.Rand { return random.Stream(62, "images", image...) })
+	x, _ := eval.Simulate(c, images, func(image int) *rand.Rand { return random.Stream(62, "images", image) })
 	var start, end []float64 // |r| of z₀ and of z_K
 	for i := range images {
 		z0, zK := make([][]float64, c.Config.Latent), make([][]float64, c.Config.Latent) // draws of each dimension

@@ -65,7 +65,7 @@ func TestREADMEMatchesTheExamples(t *testing.T) {
 	} {
 		contains(fmt.Sprintf("%s ELBO %s and NLL %s", text, eval.PlusMinus(e.ELBO, e.ELBOSD), eval.PlusMinus(e.NLL, e.NLLSD)))
 	}
-	gaps, errors, tails := "| upper − lower bound |", "| NLL too high by at least |", "| images with k̂ > 0.7 |"
+	gaps, errors, tails := "| upper − lower bound |", "| NLL too high by at least |", "| images with k̂ > 0.667 |"
 	for _, flags := range []string{" -simulated", ""} {
 		for _, command := range []string{vae1950, hvae150} {
 			e := example(command + " -method ais -steps 300 -chains 8 -limit 100 -runs 1" + flags)

@@ -252,8 +252,8 @@ func summarise(row, protocol string, results []result) summary {
 // String returns a line of the table.
 func (s summary) String() string {
 	nll, difference := eval.PlusMinus(s.nll, s.seedSD), eval.PlusMinus(s.toVAE, s.toVAEError)
-	const format = "%-22s%-46s %5d %6.0f %7.2f %14s %13s"
-	line := fmt.Sprintf(format, s.row, s.protocol, len(s.runs), s.epochs, eval.HalfAway(s.elbo), nll, difference)
+	const format = "%-22s%-46s %5d %6.0f %7v %14s %13s"
+	line := fmt.Sprintf(format, s.row, s.protocol, len(s.runs), s.epochs, s.elbo, nll, difference)
 	return strings.ReplaceAll(line, "NaN", "  –")
 }
 

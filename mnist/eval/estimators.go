@@ -2,125 +2,199 @@ package eval
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
 	"hvae/linalg/random"
+	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
 
-// An estimate holds the results for one image in one run.
-type estimate struct {
-	elbo         float64 // mean of log p̂_θ(x) over the samples
-	logEvidence  float64 // estimate of log p_θ(x) from the same samples (hvae.ImportanceEstimate)
-	tailShape    float64 // tail shape of the importance weights (hvae.Evidence)
-	lower, upper float64 // bounds on log p_θ(x) from annealed importance sampling; upper is NaN unless x is simulated
+const pixels = data.Side * data.Side
+
+type matrix = linalg.Matrix[float32]
+
+// An estimator estimates the evidence of images.
+type estimator struct {
+	model  model.Checkpoint
+	images Images
+	Options
+	stepSizes []float64 // of the Steps − 1 Markov kernels of annealed importance sampling
 }
 
-// samplesAtOnce is the number of samples or Markov chains on one tape. It is a multiple of the SIMD vector length.
-const samplesAtOnce = 48
+// An estimate holds the results for one image in one run: the estimate by importance sampling, bounds on log p_θ(x) from
+// annealed importance sampling, and the mean acceptance rate of its kernels. Unless x is simulated, upper is NaN.
+type estimate struct {
+	hvae.Evidence
+	lower, upper, acceptance float64
+}
 
-// importance estimates the evidence of image x [784×1] by importance sampling with noise from rng. Apart from one
-// number per sample, memory use does not depend on the number of samples. If ctx is done, the result is incomplete.
-func importance(ctx context.Context, t *ad.Tape[float32], c model.Checkpoint, x linalg.Matrix[float32], samples int, rng *rand.Rand) estimate {
-	var encoder ad.Tape[float32]
-	mean, std := c.Const(&encoder).Encode(encoder.Const(x))
-	var logs []float64
-	for len(logs) < samples && ctx.Err() == nil {
-		n := min(samplesAtOnce, samples-len(logs))
+// atOnce is the number of samples or Markov chains on one tape. It is a multiple of the SIMD vector length.
+const atOnce = 48
+
+// estimate returns the estimates for an image in a run. Memory use hardly depends on the Options.
+func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, image int) (r estimate, err error) {
+	stream := func(purpose string, chain ...int) *rand.Rand {
+		return random.Stream(e.images.Seed, purpose, append([]int{run, image}, chain...)...)
+	}
+	var x, z matrix
+	if e.images.Set == nil {
+		x, z = Simulate(e.model, 1, func(int) *rand.Rand { return stream("mnist eval simulated") })
+	} else {
+		x = linalg.New[float32](pixels, 1)
+		data.Binarise(x, 0, e.images.Set.Test.Image(image), stream("mnist eval pixels"))
+	}
+	r.Evidence, err = e.importance(ctx, t, x, stream("mnist eval noise"))
+	if err != nil || e.Chains == 0 {
+		return r, err
+	}
+	forward := func(chain int) *rand.Rand { return stream("mnist ais forward", chain) }
+	r.lower, r.acceptance, err = e.bound(ctx, x, matrix{}, forward)
+	r.upper = math.NaN()
+	if err == nil && e.images.Set == nil {
+		reverse := func(chain int) *rand.Rand { return stream("mnist ais reverse", chain) }
+		r.upper, _, err = e.bound(ctx, x, z, reverse)
+	}
+	return r, err
+}
+
+// Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n], with a random stream for each image.
+// Therefore, each column of z is an exact draw from the posterior p_θ(z|x) of its image.
+func Simulate(c model.Checkpoint, n int, stream func(image int) *rand.Rand) (x, z matrix) {
+	x, z = linalg.New[float32](pixels, n), linalg.New[float32](c.Config.Latent, n)
+	var t ad.Tape[float32]
+	for j := range n {
 		t.Reset()
-		epsilon, gamma0 := t.Matrix(c.Config.Latent, n), t.Matrix(c.Config.Latent, n)
-		random.FillNormal(rng, epsilon)
-		random.FillNormal(rng, gamma0)
-		sample := c.Const(t).Draw(t.Const(x), t.Const(mean.Value), t.Const(std.Value), t.Const(epsilon), t.Const(gamma0))
+		rng, column := stream(j), t.Matrix(z.Rows, 1)
+		random.FillNormal(rng, column)
+		for i, v := range column.Data {
+			z.Row(i)[j] = v
+		}
+		for i, p := range ad.Sigmoid(c.Const(&t).Decode(t.Const(column))).Value.Data {
+			if rng.Float32() < p {
+				x.Row(i)[j] = 1
+			}
+		}
+	}
+	return x, z
+}
+
+// importance estimates the evidence of image x [784×1] by importance sampling with noise from rng.
+func (e *estimator) importance(ctx context.Context, t *ad.Tape[float32], x matrix, rng *rand.Rand,
+) (hvae.Evidence, error) {
+	mean, std := e.encode(x)
+	noise := func(n int) *ad.Var[float32] {
+		m := t.Matrix(e.model.Config.Latent, n)
+		random.FillNormal(rng, m)
+		return t.Const(m)
+	}
+	var logs []float64
+	for len(logs) < e.Samples {
+		if ctx.Err() != nil {
+			return hvae.Evidence{}, ctx.Err()
+		}
+		t.Reset()
+		n := min(atOnce, e.Samples-len(logs))
+		epsilon, gamma0 := noise(n), noise(n)
+		sample := e.model.Const(t).Draw(t.Const(x), t.Const(mean), t.Const(std), epsilon, gamma0)
 		for _, v := range sample.LogEstimate().Value.Data {
 			logs = append(logs, float64(v))
 		}
 	}
-	elbo, _ := linalg.MeanSE(logs)
-	e := hvae.ImportanceEstimate(logs)
-	return estimate{elbo: elbo, logEvidence: e.Log, tailShape: e.TailShape}
+	return hvae.ImportanceEstimate(logs), nil
 }
 
-// each divides the columns 0, …, 0, 1, …, 1, …, n − 1, where each number occurs the given number of times, into blocks
-// of the given size. It calls f once for each block, on all cores, but stops when ctx is done.
-func each(ctx context.Context, n, times, size int, f func(b *hvae.Block[float32])) {
-	columns := make([]int, n*times)
-	for i := range columns {
-		columns[i] = i / times
+// encode returns the mean and the standard deviation [ℓ×n] of the variational prior for images x [784×n].
+func (e *estimator) encode(x matrix) (mean, std matrix) {
+	var t ad.Tape[float32]
+	m, s := e.model.Const(&t).Encode(t.Const(x))
+	return m.Value, s.Value
+}
+
+// sampler returns an AIS sampler with one chain for each column of x [784×n].
+func (e *estimator) sampler(x matrix) *hvae.AIS[float32] {
+	mean, std := e.encode(x)
+	return &hvae.AIS[float32]{
+		Target: func(t *ad.Tape[float32]) hvae.Target[float32] { return e.model.Const(t).Flow(t.Const(x)).Target },
+		Mean:   mean, SD: std,
+		Steps: e.Steps, Leapfrogs: 5, StepSizes: e.stepSizes,
 	}
-	e := hvae.Evaluator[float32]{BlockSize: size}
-	e.Each(ctx, hvae.Columns(columns), 0, f) // returns only ctx's error
 }
 
-const leapfrogs = 5 // number of leapfrog steps of a Markov kernel
+// tuningImages returns 16 binary images that are not evaluated: validation images of the training run or, if the
+// evaluated images are simulated, other simulated images.
+func (e *estimator) tuningImages() matrix {
+	const n = 16
+	m := &e.images
+	if m.Set == nil {
+		stream := func(i int) *rand.Rand { return random.Stream(m.Seed, "mnist ais tuning simulated", i) }
+		x, _ := Simulate(e.model, n, stream)
+		return x
+	}
+	_, validation := data.Split(m.Set.Train, e.model.Seed)
+	x := linalg.New[float32](pixels, min(n, len(validation)))
+	for j, i := range validation[:x.Cols] {
+		data.Binarise(x, j, m.Set.Train.Image(i), random.Stream(m.Seed, "mnist ais tuning pixels", i))
+	}
+	return x
+}
 
-// tune returns step sizes for the o.Steps − 1 Markov kernels. It runs one chain for each image of x [784×n], with
-// random numbers from stream(image). With the streams or images of tune, the results of Bound would be biased.
-func (o Options) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix[float32], stream func(image ...int) *rand.Rand) []float64 {
+// tune sets the step sizes of the Markov kernels. With the evaluated images, the bounds would be biased.
+func (e *estimator) tune(ctx context.Context) (err error) {
 	const kernels = 50 // if Steps is small, repeat the kernels until a chain has applied about this many
+	x := e.tuningImages()
 	var streams []*rand.Rand
 	for i := range x.Cols {
-		streams = append(streams, stream(i))
+		streams = append(streams, random.Stream(e.images.Seed, "mnist ais tuning", i))
 	}
-	stepSizes, _ := o.sampler(c, x, nil).Tune(ctx, streams, 1+kernels/o.Steps) // returns only ctx's error
-	return stepSizes
+	e.stepSizes, err = e.sampler(x).Tune(ctx, streams, 1+kernels/e.Steps)
+	return err
 }
 
-// Bound returns a stochastic bound on log p_θ(x) for each image of x [784×n]:
+// bound returns a stochastic bound on log p_θ(x) for image x [784×1], and the mean acceptance rate of the kernels:
 //
 //	z empty   log mean p̂_θ(x), a lower bound
 //	z given   −log mean 1/p̂_θ(x), an upper bound
 //
-// The means are over the chains of an image. If z [ℓ×n] is given, the chains start from its columns, which must be
-// exact draws from the posterior. Bound also returns the mean acceptance rate of the kernels, or NaN if Steps is 1.
-// Chains draw their random numbers from stream(image, chain) and run in blocks on all cores. After each block, Bound
-// calls done with its number of chains. Memory use does not depend on Steps. If ctx is done, the results are partial.
-func (o Options) Bound(ctx context.Context, c model.Checkpoint, stepSizes []float64, x, z linalg.Matrix[float32],
-	stream func(imageAndChain ...int) *rand.Rand, done func(chains int)) (bounds []float64, acceptance float64) {
-	n, sign := x.Cols*o.Chains, 1.0
+// The means are over e.Chains chains. If z [ℓ×1] is given, the chains start from z, which must be an exact draw from the
+// posterior. Each chain draws its random numbers from its stream.
+func (e *estimator) bound(ctx context.Context, x, z matrix, stream func(chain int) *rand.Rand,
+) (bound, acceptance float64, err error) {
+	sign := 1.0
 	if z.Cols > 0 {
 		sign = -1
 	}
-	logs, rates := make([]float64, n), make([]float64, n)
-	each(ctx, x.Cols, o.Chains, samplesAtOnce, func(b *hvae.Block[float32]) {
-		ais := o.sampler(c, b.Columns(x).Value, stepSizes)
-		var streams []*rand.Rand
-		for j, image := range b.Batch {
-			streams = append(streams, stream(image, (b.First+j)%o.Chains))
+	var logs []float64 // log p̂ or −log p̂
+	for len(logs) < e.Chains {
+		streams := make([]*rand.Rand, min(atOnce, e.Chains-len(logs)))
+		for j := range streams {
+			streams[j] = stream(len(logs) + j)
 		}
+		n, ais := len(streams), e.sampler(repeat(x, len(streams)))
 		var end *hvae.Particles[float32]
-		var l []float64
-		var err error
+		var estimates []float64
 		if z.Cols == 0 {
-			end, l, err = ais.Forward(ctx, streams)
+			end, estimates, err = ais.Forward(ctx, streams)
 		} else {
-			end, l, err = ais.Reverse(ctx, b.Columns(z).Value, streams)
+			end, estimates, err = ais.Reverse(ctx, repeat(z, n), streams)
 		}
-		if err != nil { // ctx is done
-			return
+		if err != nil {
+			return 0, 0, err
 		}
-		for j := range l {
-			logs[b.First+j], rates[b.First+j] = sign*l[j], end.Acceptance
+		for _, l := range estimates {
+			logs = append(logs, sign*l)
 		}
-		done(len(l))
-	})
-	for i := range x.Cols {
-		bounds = append(bounds, sign*hvae.ImportanceEstimate(logs[i*o.Chains:(i+1)*o.Chains]).Log)
+		acceptance += end.Acceptance * float64(n) / float64(e.Chains)
 	}
-	acceptance, _ = linalg.MeanSE(rates)
-	return bounds, acceptance
+	return sign * hvae.ImportanceEstimate(logs).Log, acceptance, nil
 }
 
-// sampler returns an AIS sampler with one chain for each column of x.
-func (o Options) sampler(c model.Checkpoint, x linalg.Matrix[float32], stepSizes []float64) *hvae.AIS[float32] {
-	var encoder ad.Tape[float32]
-	mean, std := c.Const(&encoder).Encode(encoder.Const(x))
-	return &hvae.AIS[float32]{
-		Target: func(t *ad.Tape[float32]) hvae.Target[float32] { return c.Const(t).Flow(t.Const(x)).Target },
-		Mean:   mean.Value, SD: std.Value,
-		Steps: o.Steps, Leapfrogs: leapfrogs, StepSizes: stepSizes,
-	}
+// repeat returns n copies [rows×n] of a column.
+func repeat(column matrix, n int) matrix {
+	m := linalg.New[float32](column.Rows, n)
+	linalg.Copy(m, column)
+	return m
 }

@@ -1,5 +1,5 @@
 // Package eval estimates the ELBO and the negative log-likelihood of a model by importance sampling, and bounds
-// log p(x) by annealed importance sampling. Read eval.go, then estimators.go and statistics.go.
+// log p(x) by annealed importance sampling. Read eval.go, then estimators.go (one image) and statistics.go.
 package eval
 
 import (
@@ -7,24 +7,21 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
 
-	"hvae/ad"
 	"hvae/bench/progress"
 	"hvae/hvae"
-	"hvae/linalg"
-	"hvae/linalg/random"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
 
-// An Evaluation is the result of the eval command, which evaluates a model in one or more runs. Each run binarises the
-// images again. ELBO and NLL are means over runs. ELBOSD and NLLSD are standard deviations over runs.
+// An Evaluation is the result of evaluating a model in one or more runs. Each run binarises the images again. ELBO and
+// NLL are means over runs, ELBOSD and NLLSD are standard deviations over runs, and ImageELBO and ImageNLL are means over
+// runs for each image.
 type Evaluation struct {
-	ELBO    Number `json:"elbo"` // nats, negative
+	ELBO    Number `json:"elbo"` // nats, negative; undefined if a sample has diverged
 	ELBOSD  Number `json:"elbo_sd"`
 	NLL     Number `json:"nll"` // nats, positive
 	NLLSD   Number `json:"nll_sd"`
@@ -34,17 +31,25 @@ type Evaluation struct {
 	Data    string `json:"data"`       // name of the images
 	Trained string `json:"trained_on"` // name of the training images; "" if the checkpoint lacks it
 
-	// TailShape is the tail shape of the importance weights (hvae.Evidence), averaged over images and runs.
-	// HeavyTails is the fraction of tail shapes above 0.7, which indicate unreliable estimates. Both are
-	// undefined if there are fewer than 100 samples, or if any tail shape is NaN or infinite.
+	// TailShape is the tail shape of the importance weights (hvae.Evidence), averaged over images and runs. HeavyTails is
+	// the fraction of heavy tails, which indicate unreliable estimates. Both are undefined if any tail shape is NaN or
+	// infinite, for example with fewer than 100 samples.
 	TailShape  Number `json:"tail_shape"`
 	HeavyTails Number `json:"heavy_tails"`
+	Diverged   int    `json:"diverged,omitempty"` // number of samples that have diverged
 
 	*Bounds // nil without annealed importance sampling
 
-	Seconds float64 `json:"seconds"`
+	Seconds   float64   `json:"seconds"`
+	ImageELBO []float64 `json:"image_elbo,omitempty"` // nil if a sample has diverged
+	ImageNLL  []float64 `json:"image_nll,omitempty"`
+}
 
-	ELBOs, NLLs []float64 `json:"-"` // for each run, the mean over images
+// Images describes the images on which a model is evaluated. Each run binarises or draws them again.
+type Images struct {
+	Set  *data.Set // dataset whose first N test images are evaluated; nil for N images drawn from the model
+	N    int
+	Seed uint64 // seed of the binarisation and the noise
 }
 
 // Options are the settings of an evaluation.
@@ -57,160 +62,102 @@ type Options struct {
 	Chains int // number of Markov chains for each image; if it is 0, no bounds are computed
 }
 
-// Images describes the images on which a model is evaluated. Each run binarises or draws them again.
-type Images struct {
-	Set  *data.Set // dataset whose first N test images are evaluated; nil for N images drawn from the model
-	N    int
-	Seed uint64 // seed of the binarisation and the noise
-}
-
-// Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if
-// ctx is done, or if the ELBO or the NLL is not finite.
+// Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if ctx is done, or if the
+// ELBO or the NLL is infinite. Images.Set needs training images if there are chains, whose step sizes are tuned on them.
 func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options, stderr io.Writer) (Evaluation, error) {
 	began := time.Now()
-	runs, acceptance := runAll(ctx, c, images, o, stderr)
+	estimates, err := estimateAll(ctx, &estimator{model: c, images: images, Options: o}, stderr)
 	if ctx.Err() != nil {
-		return Evaluation{}, fmt.Errorf("%w during the evaluation of %d images, which is not saved", context.Cause(ctx), images.N)
+		err = fmt.Errorf("%w during the evaluation of %d images, which is not saved", context.Cause(ctx), images.N)
+	}
+	if err != nil {
+		return Evaluation{}, err
 	}
 	e := Evaluation{Images: images.N, Samples: o.Samples, Runs: o.Runs, Data: "simulated", Trained: c.Data}
 	if images.Set != nil {
 		e.Data = images.Set.Name
 	}
-	var tails []float64
-	heavy := 0.0
-	for _, estimates := range runs {
-		elbo, nll := 0.0, 0.0
-		for _, x := range estimates {
-			elbo += x.elbo / float64(images.N)
-			nll -= x.logEvidence / float64(images.N)
-			if tails = append(tails, x.tailShape); x.tailShape > 0.7 {
-				heavy++
-			}
+	var shapes []float64
+	for _, x := range estimates {
+		shapes = append(shapes, x.TailShape)
+		e.Diverged += x.Diverged
+		if x.HeavyTail() {
+			e.HeavyTails++
 		}
-		e.ELBOs, e.NLLs = append(e.ELBOs, elbo), append(e.NLLs, nll)
 	}
-	e.ELBO, e.ELBOSD = MeanSD(e.ELBOs)
-	e.NLL, e.NLLSD = MeanSD(e.NLLs)
-	if !finite(e.ELBO + e.NLL) {
-		return e, fmt.Errorf("the evaluation is not finite (ELBO %v, NLL %v): the model is damaged or has diverged", e.ELBO, e.NLL)
+	e.TailShape, _ = MeanSE(shapes)
+	e.HeavyTails /= Number(len(estimates))
+	if !finite(e.TailShape) {
+		e.TailShape, e.HeavyTails = undefined, undefined
 	}
-	if e.TailShape, _ = MeanSD(tails); !finite(e.TailShape) {
-		e.TailShape, heavy = undefined, math.NaN()
+	runs := slices.Collect(slices.Chunk(estimates, images.N))
+	elbo := func(x estimate) float64 { return x.ELBO }
+	nll := func(x estimate) float64 { return -x.Log }
+	e.ELBO, e.ELBOSD = MeanSD(perRun(runs, elbo))
+	e.NLL, e.NLLSD = MeanSD(perRun(runs, nll))
+	if !finite(e.NLL) || math.IsInf(float64(e.ELBO), 0) {
+		return Evaluation{}, fmt.Errorf("the evaluation is not finite (ELBO %v, NLL %v): "+
+			"the model is damaged or has diverged", e.ELBO, e.NLL)
 	}
-	e.HeavyTails = Number(heavy / float64(len(tails)))
+	e.ImageNLL = perImage(runs, nll)
+	if e.Diverged == 0 {
+		e.ImageELBO = perImage(runs, elbo)
+	}
 	if o.Chains > 0 {
-		e.Bounds = newBounds(o, runs, acceptance)
+		e.Bounds = newBounds(o, runs)
 	}
 	e.Seconds = time.Since(began).Seconds()
 	return e, nil
 }
 
-// runAll evaluates the model o.Runs times. It returns the estimates for all images of each run, and the mean acceptance
-// rate of annealed importance sampling. If ctx is done, the results are incomplete.
-func runAll(ctx context.Context, c model.Checkpoint, images Images, o Options, stderr io.Writer) (
-	runs [][]estimate, acceptance float64) {
-	line := progress.New(stderr, 0, func(time.Duration) string { return fmt.Sprintf("evaluating %d images", images.N) })
-	// Progress is measured in evaluations of ∇U, of which a sample and a chain need different numbers.
-	sample, chain, chains := c.Config.K+1, 1+(o.Steps-1)*leapfrogs, o.Chains
-	if images.Set == nil { // there are also reverse chains
-		chains *= 2
-	}
-	total := float64(o.Runs*images.N) * float64(o.Samples*sample+chains*chain)
-	var finished atomic.Int64
-	add := func(n int) { line.Set(float64(finished.Add(int64(n))) / total) }
-	addChains := func(n int) { add(n * chain) }
-	var stepSizes []float64
-	if o.Chains > 0 {
-		stepSizes = o.tune(ctx, c, images.drawForTuning(ctx, c), images.stream("mnist ais tuning"))
-	}
-	for run := range o.Runs {
-		x, z := images.draw(ctx, c, run)
-		estimates, noise := make([]estimate, images.N), images.stream("mnist eval noise", run)
-		each(ctx, images.N, 1, 1, func(b *hvae.Block[float32]) {
-			estimates[b.First] = importance(ctx, b.Tape, c, b.Columns(x).Value.Clone(), o.Samples, noise(b.First))
-			add(o.Samples * sample)
-		})
-		if o.Chains > 0 {
-			lower, rate := o.Bound(ctx, c, stepSizes, x, linalg.Matrix[float32]{}, images.stream("mnist ais forward", run), addChains)
-			upper := slices.Repeat([]float64{math.NaN()}, images.N)
-			if images.Set == nil {
-				upper, _ = o.Bound(ctx, c, stepSizes, x, z, images.stream("mnist ais reverse", run), addChains)
-			}
-			for i := range estimates {
-				estimates[i].lower, estimates[i].upper = lower[i], upper[i]
-			}
-			acceptance += rate / float64(o.Runs)
+// estimateAll returns the estimates for all images in the first run, in the second run, and so on. It computes several
+// images at the same time.
+func estimateAll(ctx context.Context, e *estimator, stderr io.Writer) ([]estimate, error) {
+	line := progress.New(stderr, 0, func(time.Duration) string { return fmt.Sprintf("evaluating %d images", e.images.N) })
+	if e.Chains > 0 {
+		err := e.tune(ctx)
+		if err != nil {
+			return nil, err
 		}
-		runs = append(runs, estimates)
 	}
-	return runs, acceptance
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	all := make([]estimate, e.Runs*e.images.N)
+	var finished atomic.Int64
+	blocks := hvae.Evaluator[float32]{BlockSize: 1}
+	err := blocks.Each(ctx, hvae.Draws(len(all)), 0, func(b *hvae.Block[float32]) {
+		var err error
+		all[b.First], err = e.estimate(ctx, b.Tape, b.First/e.images.N, b.First%e.images.N)
+		if err != nil {
+			stop(err)
+		}
+		line.Set(float64(finished.Add(1)) / float64(len(all)))
+	})
+	if err != nil {
+		return nil, context.Cause(ctx)
+	}
+	return all, nil
 }
 
 // String returns the results as lines of text: ELBO, NLL, tail shape and bounds.
 func (e Evaluation) String() string {
 	s := fmt.Sprintf("ELBO %s\nNLL  %s\n", PlusMinus(e.ELBO, e.ELBOSD), PlusMinus(e.NLL, e.NLLSD))
+	if e.Diverged > 0 {
+		s = fmt.Sprintf("ELBO undefined, because %d samples have diverged\nNLL  %s\n", e.Diverged, PlusMinus(e.NLL, e.NLLSD))
+	}
 	if finite(e.TailShape) {
-		s += fmt.Sprintf("tail shape of the importance weights %.2f, above 0.7 for %.0f %% of the images\n", e.TailShape, 100*e.HeavyTails)
+		s += fmt.Sprintf("tail shape of the importance weights %.2f, above %.3g for %.0f %% of the images\n",
+			e.TailShape, hvae.Evidence{Draws: e.Samples}.TailLimit(), 100*e.HeavyTails)
 	}
 	if e.Bounds == nil {
 		return s
 	}
-	s += fmt.Sprintf("annealed importance sampling, %d steps, %d chains, acceptance %.2f (± standard errors over images)\n", e.Steps, e.Chains, e.Acceptance)
+	s += fmt.Sprintf("annealed importance sampling, %d steps, %d chains, acceptance %.2f "+
+		"(± standard errors over images)\n", e.Steps, e.Chains, e.Acceptance)
 	s += fmt.Sprintf("log p(x) ≥ %s\n", PlusMinus(e.Lower, e.LowerSE))
 	if finite(e.Upper) {
 		s += fmt.Sprintf("log p(x) ≤ %s, a gap of %s\n", PlusMinus(e.Upper, e.UpperSE), PlusMinus(e.Gap, e.GapSE))
 	}
-	return s + fmt.Sprintf("the importance-sampling estimate is %s below the lower bound\n", PlusMinus(e.Missed, e.MissedSE))
-}
-
-// draw returns the binary images x [784×n] of a run. If the images are drawn from the model, draw also returns
-// their latent variables z [ℓ×n].
-func (m *Images) draw(ctx context.Context, c model.Checkpoint, run int) (x, z linalg.Matrix[float32]) {
-	if m.Set == nil {
-		return Simulate(ctx, c, m.N, m.stream("mnist eval simulated", run))
-	}
-	x = linalg.New[float32](data.Side*data.Side, m.N)
-	for i := range m.N {
-		data.Binarise(x, i, m.Set.Test.Image(i), random.Stream(m.Seed, "mnist eval pixels", run, i))
-	}
-	return x, z
-}
-
-// drawForTuning returns binary images for tuning the step sizes of annealed importance sampling. They are not among the
-// evaluated images. If m.Set is not nil, they are validation images of the training run.
-func (m *Images) drawForTuning(ctx context.Context, c model.Checkpoint) (x linalg.Matrix[float32]) {
-	const n = 16
-	if m.Set == nil {
-		x, _ = Simulate(ctx, c, n, m.stream("mnist ais tuning simulated"))
-		return x
-	}
-	_, validation := data.Split(m.Set.Train, c.Seed)
-	x = linalg.New[float32](data.Side*data.Side, min(n, len(validation)))
-	for j, i := range validation[:x.Cols] {
-		data.Binarise(x, j, m.Set.Train.Image(i), random.Stream(m.Seed, "mnist ais tuning pixels", i))
-	}
-	return x
-}
-
-// stream returns a function that returns the random stream for a purpose, a prefix and an index.
-func (m *Images) stream(purpose string, prefix ...int) func(index ...int) *rand.Rand {
-	return func(index ...int) *rand.Rand {
-		return random.Stream(m.Seed, purpose, slices.Concat(prefix, index)...)
-	}
-}
-
-// Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n]. Therefore, each column of z is
-// an exact draw from the posterior p_θ(z|x) of its image. If ctx is done, the results are incomplete.
-func Simulate(ctx context.Context, c model.Checkpoint, n int, stream func(image ...int) *rand.Rand) (x, z linalg.Matrix[float32]) {
-	x, z = linalg.New[float32](data.Side*data.Side, n), linalg.New[float32](c.Config.Latent, n)
-	each(ctx, n, 1, 1, func(b *hvae.Block[float32]) {
-		rng := stream(b.First)
-		random.FillNormalColumn(rng, z, b.First)
-		for i, p := range ad.Sigmoid(c.Const(b.Tape).Decode(b.Columns(z))).Value.Data {
-			if rng.Float32() < p {
-				x.Row(i)[b.First] = 1
-			}
-		}
-	})
-	return x, z
+	return s + fmt.Sprintf("the importance-sampling estimate is %s below the lower bound\n",
+		PlusMinus(e.Missed, e.MissedSE))
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"hvae/ad"
+	"hvae/hvae"
 	"hvae/linalg"
 	"hvae/linalg/random"
 	"hvae/mnist/data"
@@ -31,9 +32,7 @@ func checkpoint(config model.Config) model.Checkpoint {
 
 var vae = model.Config{Kind: "vae", Tempering: "none", Latent: 3}
 
-func streams(purpose string) func(index ...int) *rand.Rand {
-	return func(index ...int) *rand.Rand { return random.Stream(1, purpose, index...) }
-}
+func stream(i int) *rand.Rand { return random.Stream(1, "image", i) }
 
 // Step sizes must not be tuned on the evaluated images, because this would bias the bounds. In this test, validation
 // images are white and test images are black.
@@ -43,18 +42,17 @@ func TestStepSizesAreTunedOnValidationImages(t *testing.T) {
 		Train: data.Images{Pixels: bytes.Repeat([]byte{255}, 120*data.Side*data.Side)},
 		Test:  data.Images{Pixels: make([]byte, 120*data.Side*data.Side)},
 	}
-	m := Images{Set: &set, N: 2, Seed: 1}
-	tuning := m.drawForTuning(t.Context(), model.Checkpoint{Seed: 1})
-	evaluated, _ := m.draw(t.Context(), model.Checkpoint{}, 0)
-	if tuning.Cols != 16 || slices.Min(tuning.Data) != 1 || evaluated.Cols != 2 || slices.Max(evaluated.Data) != 0 {
-		t.Errorf("%d images for tuning and %d for the evaluation, want 16 white and 2 black images", tuning.Cols, evaluated.Cols)
+	e := estimator{images: Images{Set: &set, N: 2, Seed: 1}, model: model.Checkpoint{Seed: 1}}
+	x := e.tuningImages()
+	if x.Cols != 16 || slices.Min(x.Data) != 1 {
+		t.Errorf("there are %d images for tuning, want 16 white images", x.Cols)
 	}
 }
 
 // For simulated pixels x with probabilities p, s = Σ (x − p)(p − ½) must have mean 0 and variance Σ p(1 − p)(p − ½)².
 func TestSimulatedPixelsHaveTheDecodersProbabilities(t *testing.T) {
 	c := checkpoint(vae)
-	x, z := Simulate(t.Context(), c, 40, streams("image"))
+	x, z := Simulate(c, 40, stream)
 	var tape ad.Tape[float32]
 	network := c.Const(&tape)
 	sum, variance := 0.0, 0.0
@@ -71,40 +69,30 @@ func TestSimulatedPixelsHaveTheDecodersProbabilities(t *testing.T) {
 	}
 }
 
-// The lower bound of an image must be log (1/n Σ p̂), and its upper bound must be −log (1/n Σ 1/p̂), where both sums
-// are over its n chains. The values of p̂ come from calls to Bound for one image and one chain. A tape holds 48 chains,
-// so all chains of an image are on one tape for n = 16, but not always for n = 20.
+// The lower bound must be log (1/n Σ p̂), and the upper bound must be −log (1/n Σ 1/p̂), where both sums are over n
+// chains. The values of p̂ come from calls of bound for one chain. A tape holds 48 chains, so there are two tapes for 50.
 func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
-	c, stepSizes := checkpoint(vae), []float64{0.6}
-	x, z := Simulate(t.Context(), c, 7, streams("image"))
-	for chains, images := range map[int]int{16: 7, 20: 3} {
-		for sign, z := range map[float64]linalg.Matrix[float32]{1: {}, -1: z} {
-			bound := func(chains, lo, hi, chain int) ([]float64, float64) {
-				columns := func(m linalg.Matrix[float32]) linalg.Matrix[float32] {
-					if m.Cols == 0 {
-						return m
-					}
-					s := linalg.New[float32](m.Rows, hi-lo)
-					for i := range s.Data {
-						s.Data[i] = m.At(i/s.Cols, lo+i%s.Cols)
-					}
-					return s
+	x, z := Simulate(checkpoint(vae), 1, stream)
+	for _, chains := range []int{16, 50} {
+		for sign, z := range map[float64]matrix{1: {}, -1: z} {
+			bound := func(chains, first int) (bound, rate float64) {
+				e := &estimator{model: checkpoint(vae), Options: Options{Steps: 2, Chains: chains}, stepSizes: []float64{0.6}}
+				bound, rate, err := e.bound(t.Context(), x, z, func(chain int) *rand.Rand { return stream(first + chain) })
+				if err != nil {
+					t.Fatal(err)
 				}
-				stream := func(i ...int) *rand.Rand { return random.Stream(2, "chain", i[0]+lo, i[1]+chain) }
-				return Options{Steps: 2, Chains: chains}.Bound(t.Context(), c, stepSizes, columns(x), columns(z), stream, func(int) {})
+				return bound, rate
 			}
-			bounds, rate := bound(chains, 0, images, 0)
+			var logs []float64 // log p̂ or −log p̂
 			rates := 0.0
-			for i, got := range bounds {
-				var logs []float64 // log p̂ or −log p̂
-				for chain := range chains {
-					one, r := bound(1, i, i+1, chain)
-					logs = append(logs, sign*one[0])
-					rates += r / float64(images*chains)
-				}
-				if want := sign * (linalg.LogSumExp(logs) - math.Log(float64(chains))); !(math.Abs(got-want) <= 1e-3) {
-					t.Errorf("%d chains, sign %v: the bound of image %d is %.4f, want %.4f", chains, sign, i, got, want)
-				}
+			for chain := range chains {
+				one, r := bound(1, chain)
+				logs = append(logs, sign*one)
+				rates += r / float64(chains)
+			}
+			got, rate := bound(chains, 0)
+			if want := sign * (linalg.LogSumExp(logs) - math.Log(float64(chains))); !(math.Abs(got-want) <= 1e-3) {
+				t.Errorf("%d chains, sign %v: the bound is %.4f, want %.4f", chains, sign, got, want)
 			}
 			if !(math.Abs(rate-rates) <= 1e-3) || !(rate > 0.1 && rate < 0.98) {
 				t.Errorf("%d chains, sign %v: the acceptance rate is %.4f, want %.4f, between 0.1 and 0.98", chains, sign, rate, rates)
@@ -114,11 +102,14 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 }
 
 func TestBoundsAreMeansOverImagesAndRuns(t *testing.T) {
+	of := func(logEvidence, lower, upper, acceptance float64) estimate {
+		return estimate{hvae.Evidence{Log: logEvidence}, lower, upper, acceptance}
+	}
 	c := newBounds(Options{Steps: 2}, [][]estimate{
-		{{logEvidence: -11, lower: -9, upper: -8}, {logEvidence: -22, lower: -18, upper: -17}},
-		{{logEvidence: -11, lower: -10, upper: -9}, {logEvidence: -22, lower: -20, upper: -18}},
-		{{logEvidence: -11, lower: -11, upper: -10}, {logEvidence: -22, lower: -22, upper: -19}},
-	}, 0.5)
+		{of(-11, -9, -8, 0.4), of(-22, -18, -17, 0.4)},
+		{of(-11, -10, -9, 0.5), of(-22, -20, -18, 0.5)},
+		{of(-11, -11, -10, 0.6), of(-22, -22, -19, 0.6)},
+	})
 	for name, v := range map[string][2]Number{
 		"lower": {c.Lower, -15}, "upper": {c.Upper, -13.5}, "gap": {c.Gap, 1.5}, "missed": {c.Missed, 1.5}, "acceptance": {c.Acceptance, 0.5},
 		"lower_se": {c.LowerSE, 5}, "gap_se": {c.GapSE, 0.5},

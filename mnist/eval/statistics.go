@@ -40,18 +40,19 @@ func MeanSD(x []float64) (mean, sd Number) {
 	return mean, se * Number(math.Sqrt(float64(len(x))))
 }
 
-// PlusMinus formats a number and its error, such as "83.32 ± 0.05". If err is NaN, PlusMinus formats only the number.
-func PlusMinus(v, err Number) string {
-	text := fmt.Sprintf("%.2f", HalfAway(v))
-	if !math.IsNaN(float64(err)) {
-		text += fmt.Sprintf(" ± %.2f", err)
-	}
-	return text
+// String returns n with two decimals. It moves n away from zero by 1e-9 before, so that a mean such as 83.315, which has no
+// exact binary representation, becomes 83.32, as in the paper.
+func (n Number) String() string {
+	return fmt.Sprintf("%.2f", float64(n)+math.Copysign(1e-9, float64(n)))
 }
 
-// HalfAway moves v away from zero by 1e-9. A mean such as 83.315, which has no exact binary
-// representation, is then printed as 83.32, as in the paper.
-func HalfAway(v Number) Number { return v + Number(math.Copysign(1e-9, float64(v))) }
+// PlusMinus returns a number and its error, such as "83.32 ± 0.05", or only the number if err is NaN.
+func PlusMinus(v, err Number) string {
+	if math.IsNaN(float64(err)) {
+		return v.String()
+	}
+	return fmt.Sprintf("%v ± %.2f", v, err)
+}
 
 // Bounds holds bounds on log p(x) from annealed importance sampling, averaged over images and runs.
 // Standard errors are computed over images.
@@ -71,23 +72,36 @@ type Bounds struct {
 }
 
 // newBounds returns the Bounds computed from the estimates of all runs.
-func newBounds(o Options, runs [][]estimate, acceptance float64) *Bounds {
-	b := &Bounds{Method: "ais", Steps: o.Steps, Chains: o.Chains, Acceptance: Number(acceptance)}
-	b.Lower, b.LowerSE = overImages(runs, func(e estimate) float64 { return e.lower })
-	b.Upper, b.UpperSE = overImages(runs, func(e estimate) float64 { return e.upper })
-	b.Gap, b.GapSE = overImages(runs, func(e estimate) float64 { return e.upper - e.lower })
-	b.Missed, b.MissedSE = overImages(runs, func(e estimate) float64 { return e.lower - e.logEvidence })
+func newBounds(o Options, runs [][]estimate) *Bounds {
+	b := &Bounds{Method: "ais", Steps: o.Steps, Chains: o.Chains}
+	over := func(value func(e estimate) float64) (mean, se Number) { return MeanSE(perImage(runs, value)) }
+	b.Lower, b.LowerSE = over(func(e estimate) float64 { return e.lower })
+	b.Upper, b.UpperSE = over(func(e estimate) float64 { return e.upper })
+	b.Gap, b.GapSE = over(func(e estimate) float64 { return e.upper - e.lower })
+	b.Missed, b.MissedSE = over(func(e estimate) float64 { return e.lower - e.Log })
+	b.Acceptance, _ = over(func(e estimate) float64 { return e.acceptance })
 	return b
 }
 
-// overImages computes the mean of a value over all runs for each image. It returns the mean over images of the results
-// and the standard error of this mean.
-func overImages(runs [][]estimate, value func(e estimate) float64) (mean, se Number) {
-	x := make([]float64, len(runs[0]))
-	for _, estimates := range runs {
-		for i, e := range estimates {
-			x[i] += value(e) / float64(len(runs))
+// perImage returns the mean of a value over all runs for each image.
+func perImage(runs [][]estimate, value func(e estimate) float64) []float64 {
+	means := make([]float64, len(runs[0]))
+	for _, images := range runs {
+		for i, e := range images {
+			means[i] += value(e) / float64(len(runs))
 		}
 	}
-	return MeanSE(x)
+	return means
+}
+
+// perRun returns the mean of a value over all images for each run.
+func perRun(runs [][]estimate, value func(e estimate) float64) (means []float64) {
+	for _, images := range runs {
+		mean := 0.0
+		for _, e := range images {
+			mean += value(e) / float64(len(images))
+		}
+		means = append(means, mean)
+	}
+	return means
 }

@@ -32,7 +32,7 @@ func TestStepOfATrainedModelHasFewSubnormalNumbers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, _ := eval.Simulate(t.Context(), checkpoint, c.images, func(image ...int) *rand.Rand { return random.Stream(1, "test", image...) })
+		x, _ := eval.Simulate(checkpoint, c.images, func(image int) *rand.Rand { return random.Stream(1, "test", image) })
 		// Grad, unlike Backward, records the adjoints on the tape. The gradient of the first parameter depends on
 		// all activations and on the adjoints of all activations.
 		var tape ad.Tape[float32]
