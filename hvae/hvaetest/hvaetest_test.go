@@ -2,7 +2,6 @@ package hvaetest_test
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 
@@ -10,7 +9,6 @@ import (
 	"hvae/hvae"
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
-	"hvae/linalg/random"
 )
 
 // studentT is a Student t target with 3 degrees of freedom and the given scale in each dimension.
@@ -115,65 +113,6 @@ func TestTestFlowAcceptsRightAndReportsWrongFlows(t *testing.T) {
 	} {
 		if got := check(change); !strings.Contains(got, want) {
 			t.Errorf("TestFlow returns %q, want %q", got, want)
-		}
-	}
-}
-
-// The evidence of a target is an integral over z. With FillPosterior, both dimensions of a draw belong to the same mode,
-// so E[xy] = 0.35·1² + 0.65·0.8².
-func TestTargetsHaveTheirEvidenceAndPosterior(t *testing.T) {
-	for _, c := range []struct {
-		target hvae.Target[float64]
-		want   float64
-	}{
-		{hvaetest.Bimodal, hvaetest.Bimodal.LogEvidence},
-		{hvaetest.Quadratic{Omega: 3}, hvaetest.Quadratic{Omega: 3}.LogEvidence(1)},
-	} {
-		const n, edge = 2000, 12.0
-		var tape ad.Tape[float64]
-		z := linalg.New[float64](1, n)
-		for j := range z.Data {
-			z.Data[j] = edge * (2*float64(j)/n - 1)
-		}
-		got := linalg.LogSumExp(c.target.LogJoint(tape.Const(z)).Value.Data) + math.Log(2*edge/n)
-		if !(math.Abs(got-c.want) <= 1e-12) {
-			t.Errorf("%v: log p(x) is %v by quadrature, want %v", c.target, got, c.want)
-		}
-	}
-	z := linalg.New[float64](2, 100_000)
-	hvaetest.Bimodal.FillPosterior(random.Stream(1, "posterior"), z)
-	for name, v := range map[string]struct {
-		f    func(x, y float64) float64
-		want float64
-	}{
-		"x":  {func(x, _ float64) float64 { return x }, 0.35 - 0.65*0.8},
-		"y²": {func(_, y float64) float64 { return y * y }, 0.35*(1+0.49) + 0.65*(0.64+0.25)},
-		"xy": {func(x, y float64) float64 { return x * y }, 0.35 + 0.65*0.64},
-	} {
-		values := make([]float64, z.Cols)
-		for j := range values {
-			values[j] = v.f(z.At(0, j), z.At(1, j))
-		}
-		if mean, se := linalg.MeanSE(values); !(math.Abs(mean-v.want) <= 4.5*se) {
-			t.Errorf("the mean of %s over posterior draws is %v ± %v, want %v", name, mean, se, v.want)
-		}
-	}
-}
-
-func TestDerivativesAndDeterminantsOfKnownFunctions(t *testing.T) {
-	f := func(x []float64) []float64 {
-		return []float64{math.Sin(x[0]) * x[1], math.Exp(x[1]), x[0] * x[0] * x[0]}
-	}
-	want := []float64{math.Cos(0.7) * -1.2, math.Sin(0.7), 0, math.Exp(-1.2), 3 * 0.49, 0}
-	J := hvaetest.Jacobian(f, []float64{0.7, -1.2})
-	if J.Rows != 3 || J.Cols != 2 || !(hvaetest.Distance(J.Data, want) <= 1e-11) {
-		t.Errorf("the Jacobian of a map from 2 to 3 dimensions is %v, want %v", J, want)
-	}
-	for _, m := range [][10]float64{ // the elements of a matrix, and its determinant
-		{2, 0, 0, 5, 3, 0, 1, 1, -4, -24}, {0, 0, 2, 3, 0, 0, 0, 4, 0, 24}, {0, 1, 2, 0, 3, 4, 0, 5, 6, 0},
-	} {
-		if got := hvaetest.Determinant(linalg.Of(3, 3, m[:9])); !(math.Abs(got-m[9]) <= 1e-13) {
-			t.Errorf("the determinant of %v is %v, want %v", m[:9], got, m[9])
 		}
 	}
 }
