@@ -84,17 +84,16 @@ func TestTestsAndFilesNamedInDocumentsExist(t *testing.T) {
 }
 
 // The numbers in README.md and ../README.md must agree with the measurements. The comparison of 2 and 16 processors is
-// from results/xeon16.txt, and the other numbers are from results/zen4.txt.
+// from results/xeon16.txt, and the other numbers are from results/xeon2.txt.
 func TestREADMEMatchesTheMeasurements(t *testing.T) {
-	zen, xeon := read(t, "results/zen4.txt"), read(t, "results/xeon16.txt")
-	simd, plain, ok := strings.Cut(zen, "$ HVAE_SIMD=none")
+	two, sixteen := read(t, "results/xeon2.txt"), read(t, "results/xeon16.txt")
+	simd, plain, ok := strings.Cut(two, "$ HVAE_SIMD=none")
 	if !ok {
-		t.Fatal("results/zen4.txt contains no measurements of plain Go")
+		t.Fatal("results/xeon2.txt contains no measurements of plain Go")
 	}
-	// spread returns the minimum and the median of the numbers that the capturing group of pattern matches in text.
-	spread := func(text, pattern string) (least, median float64) {
+	// numbers returns the sorted numbers that the capturing group of pattern matches in text.
+	numbers := func(text, pattern string) (all []float64) {
 		t.Helper()
-		var all []float64
 		for _, m := range regexp.MustCompile(`(?m)`+pattern).FindAllStringSubmatch(text, -1) {
 			v, err := strconv.ParseFloat(m[1], 64)
 			if err != nil {
@@ -106,11 +105,10 @@ func TestREADMEMatchesTheMeasurements(t *testing.T) {
 			t.Fatalf("the measurements do not contain %s", pattern)
 		}
 		slices.Sort(all)
-		return all[0], all[len(all)/2]
+		return all
 	}
-	ms := func(text, name string) (least, median float64) {
-		least, median = spread(text, `^`+name+`\s+\d+\s+([\d.]+) ns/op`)
-		return least / 1e6, median / 1e6
+	ms := func(text, benchmark string) float64 { // the shortest time
+		return numbers(text, `^Benchmark`+benchmark+`\s+\d+\s+([\d.]+) ns/op`)[0] / 1e6
 	}
 	text := strings.Join(strings.Fields(read(t, "README.md")+read(t, "../README.md")), " ")
 	contains := func(format string, args ...any) {
@@ -119,9 +117,9 @@ func TestREADMEMatchesTheMeasurements(t *testing.T) {
 			t.Errorf("README.md does not contain %q", want)
 		}
 	}
-	_, peak := spread(simd, `^BenchmarkPeak-2\s.*?([\d.]+) GFLOP/s`)
+	peaks := numbers(simd, `^BenchmarkPeak-2\s.*?([\d.]+) GFLOP/s`)
+	peak := peaks[len(peaks)/2]
 	contains("fused multiply-adds in registers, %.0f GFLOP/s", peak)
-	var ratios []any // ratios of the shortest times and of the median times
 	for _, step := range []struct {
 		row, benchmark string
 		config         mnist.Config
@@ -130,31 +128,40 @@ func TestREADMEMatchesTheMeasurements(t *testing.T) {
 		{"HVAE, K = 10", "TrainStep/HVAE-K10", hvaeOf(10)},
 		{"HVAE, K = 10, with `-recompute`", "TrainStepRecompute/HVAE-K10", hvaeOf(10)},
 	} {
-		least, median := ms(simd, "Benchmark"+step.benchmark+"-2")
-		percent := 100 * 2 * 100 * float64(step.config.StepCost()) / (least * 1e6) / peak
-		line := fmt.Sprintf("| %s | %.1f ms | %.0f %% |", step.row, least, percent)
-		if strings.Contains(step.benchmark, "Recompute") {
-			contains("%s | | |", line)
-			continue
-		}
-		shortest, typical := math.Inf(1), math.Inf(1)
-		for threads := 1; threads <= 2; threads++ {
-			output := fmt.Sprintf(`^K=%d batch=100 threads=%d: `, step.config.K, threads)
-			fastest, _ := spread(zen, output+`.*min ([\d.]+)`)
-			_, middle := spread(zen, output+`median ([\d.]+)`)
-			line += fmt.Sprintf(" %.0f ms |", fastest)
-			shortest, typical = min(shortest, fastest), min(typical, middle)
-		}
-		contains("%s %.1f to %.1f |", line, shortest/least, typical/median)
-		ratios = append(ratios, shortest/least, typical/median)
+		time := ms(simd, step.benchmark+"-2")
+		percent := 100 * 2 * 100 * float64(step.config.StepCost()) / (time * 1e6) / peak
+		contains("| %s | %.1f ms | %.0f %% |", step.row, time, percent)
 	}
-	contains("a training step of the VAE is %.1f to %.1f times as fast as in PyTorch 1.13, and a step of an HVAE (K = 10) %.1f to %.1f times", ratios...)
-	slow, _ := ms(plain, "BenchmarkGEMM/1024x1024x1024-2")
-	fast, _ := ms(simd, "BenchmarkGEMM/1024x1024x1024-2")
-	contains("Plain Go takes %.0f times as long", slow/fast)
+	var ratios []any
+	for _, step := range []struct{ row, benchmark, peer string }{
+		{"VAE", "TrainStep/VAE", "K=0"},
+		{"HVAE, K = 10", "TrainStep/HVAE-K10", "K=10"},
+		{"dense HVAE, K = 4", "Dense/step", "step"},
+		{"dense HVAE, K = 4, evaluation", "Dense/evaluation", "evaluation"},
+	} {
+		time, peer := ms(simd, step.benchmark+"-2"), numbers(two, `^`+step.peer+` .*min ([\d.]+)`)[0]
+		row := fmt.Sprintf(`\| %s \| %.1f ms \| [\d %%]*\| %.1f ms \| %.1f \|`, step.row, time, peer, peer/time)
+		if !regexp.MustCompile(row).MatchString(text) {
+			t.Errorf("README.md does not contain %s", row)
+		}
+		ratios = append(ratios, peer/time)
+	}
+	contains("a training step of the VAE is %.1f times as fast as in PyTorch 2.6, a step of an HVAE (K = 10) %.1f times, and a "+
+		"step of a small dense HVAE %.1f times; its evaluation is %.1f times as fast", ratios...)
+	least, most := math.Inf(1), 0.0
+	for _, kind := range []string{"float32", "float64"} {
+		for _, f := range []string{"exp", "log", "tanh", "sigmoid", "softplus"} {
+			ratio := numbers(two, `^`+kind+`/`+f+`: (\d+) ns`)[0] / 1e6 / ms(simd, "Elementwise/"+kind+"/"+f)
+			least, most = min(least, ratio), max(most, ratio)
+		}
+	}
+	contains("%.1f to %.1f times as fast as in PyTorch", least, most)
+	for _, tile := range []string{"8x48x192", "8x48x32", "16x16x192"} {
+		percents := numbers(simd, `^BenchmarkGEMM/`+tile+`\s.*?([\d.]+) %peak`)
+		contains("%.0f %% (%s", percents[len(percents)-1], strings.ReplaceAll(tile, "x", " × "))
+	}
+	contains("Plain Go takes %.0f times as long", ms(plain, "GEMM/1024x1024x1024-2")/ms(simd, "GEMM/1024x1024x1024-2"))
 	for _, name := range []string{"HVAE-K5", "VAE"} {
-		two, _ := ms(xeon, "BenchmarkTrainStep/"+name+"-2")
-		sixteen, _ := ms(xeon, "BenchmarkTrainStep/"+name+"-16")
-		contains("%.1f instead of %.1f ms", sixteen, two)
+		contains("%.1f instead of %.1f ms", ms(sixteen, "TrainStep/"+name+"-16"), ms(sixteen, "TrainStep/"+name+"-2"))
 	}
 }
