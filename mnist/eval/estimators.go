@@ -25,11 +25,12 @@ type estimator struct {
 	stepSizes []float64 // of the Steps − 1 Markov kernels of annealed importance sampling
 }
 
-// An estimate holds the results for one image in one run: the estimate by importance sampling, bounds on log p_θ(x) from
-// annealed importance sampling, and the mean acceptance rate of its kernels. Unless x is simulated, upper is NaN.
+// An estimate holds the results for one image in one run: the estimate by importance sampling, an upper bound on log
+// p_θ(x) from reverse paths (hvae.ReverseHIS), bounds from annealed importance sampling, and the mean acceptance rate of
+// its kernels. Unless x is simulated, reverse and upper are NaN.
 type estimate struct {
 	hvae.Evidence
-	lower, upper, acceptance float64
+	reverse, lower, upper, acceptance float64
 }
 
 // atOnce is the number of samples or Markov chains on one tape. It is a multiple of the SIMD vector length.
@@ -47,9 +48,20 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 		x = linalg.New[float32](pixels, 1)
 		data.Binarise(x, 0, e.images.Set.Test.Image(image), stream("mnist eval pixels"))
 	}
-	r.Evidence, err = e.importance(ctx, t, x, stream("mnist eval noise"))
-	if err != nil || e.Chains == 0 {
+	logs, err := e.importance(ctx, t, x, matrix{}, stream("mnist eval noise"))
+	if err != nil {
 		return r, err
+	}
+	r.Evidence, r.reverse = hvae.ImportanceEstimate(logs), math.NaN()
+	if e.images.Set == nil {
+		logs, err = e.importance(ctx, t, x, z, stream("mnist eval reverse"))
+		if err != nil {
+			return r, err
+		}
+		r.reverse = hvae.ReverseEstimate(logs, e.Samples).Log
+	}
+	if e.Chains == 0 {
+		return r, nil
 	}
 	forward := func(chain int) *rand.Rand { return stream("mnist ais forward", chain) }
 	r.lower, r.acceptance, err = e.bound(ctx, x, matrix{}, forward)
@@ -82,29 +94,35 @@ func Simulate(c model.Checkpoint, n int, stream func(image int) *rand.Rand) (x, 
 	return x, z
 }
 
-// importance estimates the evidence of image x [784×1] by importance sampling with noise from rng.
-func (e *estimator) importance(ctx context.Context, t *ad.Tape[float32], x matrix, rng *rand.Rand,
-) (hvae.Evidence, error) {
+// importance returns e.Samples draws of log p̂_θ(x) for image x [784×1], with noise from rng. If z [ℓ×1] is given, their
+// paths end at z and differ in their momenta. Then z must be an exact draw from the posterior.
+func (e *estimator) importance(ctx context.Context, t *ad.Tape[float32], x, z matrix, rng *rand.Rand,
+) (logs []float64, err error) {
 	mean, std := e.encode(x)
 	noise := func(n int) *ad.Var[float32] {
 		m := t.Matrix(e.model.Config.Latent, n)
 		random.FillNormal(rng, m)
 		return t.Const(m)
 	}
-	var logs []float64
 	for len(logs) < e.Samples {
 		if ctx.Err() != nil {
-			return hvae.Evidence{}, ctx.Err()
+			return nil, ctx.Err()
 		}
 		t.Reset()
 		n := min(atOnce, e.Samples-len(logs))
-		epsilon, gamma0 := noise(n), noise(n)
-		sample := e.model.Const(t).Draw(t.Const(x), t.Const(mean), t.Const(std), epsilon, gamma0)
+		network, first := e.model.Const(t), noise(n)
+		var sample hvae.Sample[float32]
+		if z.Cols == 0 {
+			sample = network.Draw(t.Const(x), t.Const(mean), t.Const(std), first, noise(n))
+		} else {
+			prior := hvae.DiagonalNormal[float32]{Mean: t.Const(mean), SD: t.Const(std)}
+			sample = hvae.ReverseHIS(network.Flow(t.Const(x)), prior, t.Const(repeat(z, n)), first)
+		}
 		for _, v := range sample.LogEstimate().Value.Data {
 			logs = append(logs, float64(v))
 		}
 	}
-	return hvae.ImportanceEstimate(logs), nil
+	return logs, nil
 }
 
 // encode returns the mean and the standard deviation [ℓ×n] of the variational prior for images x [784×n].

@@ -38,7 +38,8 @@ type Evaluation struct {
 	HeavyTails Number `json:"heavy_tails"`
 	Diverged   int    `json:"diverged,omitempty"` // number of samples that have diverged
 
-	*Bounds // nil without annealed importance sampling
+	*Reverse // nil unless the images are simulated
+	*Bounds  // nil without annealed importance sampling
 
 	Seconds   float64   `json:"seconds"`
 	ImageELBO []float64 `json:"image_elbo,omitempty"` // nil if a sample has diverged
@@ -103,6 +104,9 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options,
 	if e.Diverged == 0 {
 		e.ImageELBO = perImage(runs, elbo)
 	}
+	if images.Set == nil {
+		e.Reverse = newReverse(runs)
+	}
 	if o.Chains > 0 {
 		e.Bounds = newBounds(o, runs)
 	}
@@ -148,6 +152,10 @@ func (e Evaluation) String() string {
 	if finite(e.TailShape) {
 		s += fmt.Sprintf("tail shape of the importance weights %.2f, above %.3g for %.0f %% of the images\n",
 			e.TailShape, hvae.Evidence{Draws: e.Samples}.TailLimit(), 100*e.HeavyTails)
+	}
+	if e.Reverse != nil {
+		s += fmt.Sprintf("log p(x) ≤ %s from reverse paths, a gap of %s (± standard errors over images)\n",
+			PlusMinus(e.ReverseUpper, e.ReverseUpperSE), PlusMinus(e.ReverseGap, e.ReverseGapSE))
 	}
 	if e.Bounds == nil {
 		return s

@@ -101,9 +101,29 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	}
 }
 
+// Without a flow, p̂ is p(x, z)/q(z|x) at the exact draw z, for all momenta.
+func TestReversePathsEndAtTheExactDraw(t *testing.T) {
+	x, z := Simulate(checkpoint(vae), 1, stream)
+	e := &estimator{model: checkpoint(vae), Options: Options{Samples: 50}}
+	var tape ad.Tape[float32]
+	logs, err := e.importance(t.Context(), &tape, x, z, stream(1))
+	if err != nil || len(logs) != 50 {
+		t.Fatalf("there are %d values, want 50 (error %v)", len(logs), err)
+	}
+	mean, std := e.encode(x)
+	q := hvae.DiagonalNormal[float32]{Mean: tape.Const(mean), SD: tape.Const(std)}
+	logJoint := e.model.Const(&tape).Flow(tape.Const(x)).Target.LogJoint(tape.Const(z))
+	want := float64(ad.Sub(logJoint, q.LogDensity(tape.Const(z))).Scalar())
+	for _, got := range logs {
+		if !(math.Abs(got-want) <= 1e-5*math.Abs(want)) {
+			t.Errorf("log p̂ is %v, want %v", got, want)
+		}
+	}
+}
+
 func TestBoundsAreMeansOverImagesAndRuns(t *testing.T) {
 	of := func(logEvidence, lower, upper, acceptance float64) estimate {
-		return estimate{hvae.Evidence{Log: logEvidence}, lower, upper, acceptance}
+		return estimate{hvae.Evidence{Log: logEvidence}, math.NaN(), lower, upper, acceptance}
 	}
 	c := newBounds(Options{Steps: 2}, [][]estimate{
 		{of(-11, -9, -8, 0.4), of(-22, -18, -17, 0.4)},

@@ -8,12 +8,12 @@ import (
 	"hvae/linalg"
 )
 
-// A Number is a statistic. It is NaN if it is undefined, like the standard deviation of a single value. NaN is encoded
-// as null in JSON.
+// A Number is a statistic. It is NaN if it is undefined, like the standard deviation of a single value. NaN and infinity
+// are encoded as null in JSON.
 type Number float64
 
 func (n Number) MarshalJSON() ([]byte, error) {
-	if math.IsNaN(float64(n)) {
+	if !finite(n) {
 		return []byte("null"), nil
 	}
 	return json.Marshal(float64(n))
@@ -81,6 +81,23 @@ func newBounds(o Options, runs [][]estimate) *Bounds {
 	b.Missed, b.MissedSE = over(func(e estimate) float64 { return e.lower - e.Log })
 	b.Acceptance, _ = over(func(e estimate) float64 { return e.acceptance })
 	return b
+}
+
+// Reverse holds an upper bound on log p(x) from paths that end at exact posterior draws (hvae.ReverseHIS), averaged over
+// images and runs. Standard errors are computed over images.
+type Reverse struct {
+	ReverseUpper   Number `json:"reverse_upper"`
+	ReverseUpperSE Number `json:"reverse_upper_se"`
+	ReverseGap     Number `json:"reverse_gap"` // ReverseUpper + NLL
+	ReverseGapSE   Number `json:"reverse_gap_se"`
+}
+
+// newReverse returns the Reverse computed from the estimates of all runs.
+func newReverse(runs [][]estimate) *Reverse {
+	r := &Reverse{}
+	r.ReverseUpper, r.ReverseUpperSE = MeanSE(perImage(runs, func(e estimate) float64 { return e.reverse }))
+	r.ReverseGap, r.ReverseGapSE = MeanSE(perImage(runs, func(e estimate) float64 { return e.reverse - e.Log }))
+	return r
 }
 
 // perImage returns the mean of a value over all runs for each image.
