@@ -31,12 +31,12 @@ var elementwiseKernels = []elementwiseKernel{
 	{"opLog", 4, "y = log a in float32", "y", "a", nil, log},
 	{"opTanh", 4, "y = tanh a in float32", "y", "a", nil, tanh},
 	{"opSigmoid", 4, "y = 1/(1 + e⁻ᵃ) in float32", "y", "a", nil, sigmoid},
-	{"opSoftplusSigmoid", 4, "y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float32", "yb", "a", nil, softplusSigmoid},
+	{"opSoftplusSigmoid", 4, "y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float32", "by", "a", nil, softplusSigmoid},
 	{"opExp64", 8, "y = eᵃ in float64", "y", "a", nil, exp},
 	{"opLog64", 8, "y = log a in float64", "y", "a", nil, log},
 	{"opTanh64", 8, "y = tanh a in float64", "y", "a", nil, tanh},
 	{"opSigmoid64", 8, "y = 1/(1 + e⁻ᵃ) in float64", "y", "a", nil, sigmoid},
-	{"opSoftplusSigmoid64", 8, "y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float64", "yb", "a", nil, softplusSigmoid},
+	{"opSoftplusSigmoid64", 8, "y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ) in float64", "by", "a", nil, softplusSigmoid},
 }
 
 func mulAdd(f *formula, x []*value) []*value { return []*value{f.fma(x[0], x[1], x[2])} }
@@ -47,9 +47,10 @@ func sigmoid(f *formula, x []*value) []*value {
 	return []*value{f.sigmoid(x[0], f.expOfMinusAbs(x[0]))}
 }
 
+// softplusSigmoid returns b = 1/(1 + e⁻ᵃ) and y = log(1 + eᵃ), which is stored last, so that y may overwrite b.
 func softplusSigmoid(f *formula, x []*value) []*value {
 	e := f.expOfMinusAbs(x[0])
-	return []*value{f.softplus(x[0], e), f.sigmoid(x[0], e)}
+	return []*value{f.sigmoid(x[0], e), f.softplus(x[0], e)}
 }
 
 // adamax returns the results of a step of the optimiser Adamax; see Adamax in package linalg.

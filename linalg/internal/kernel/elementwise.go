@@ -117,16 +117,10 @@ func runFunction[T Float](kernel32, kernel64 int, y, b, a []T) bool {
 	return true
 }
 
-// Softplus discards the second result of SoftplusSigmoid. A separate kernel would not be used in training.
-func Softplus[T Float](y, a []T) {
-	a = a[:len(y)]
-	var slope [256]T
-	for lo := 0; lo < len(y); lo += len(slope) {
-		hi := min(lo+len(slope), len(y))
-		SoftplusSigmoid(y[lo:hi], slope[:hi-lo], a[lo:hi])
-	}
-}
+// Softplus computes the slope, too, because training would not use a separate kernel.
+func Softplus[T Float](y, a []T) { SoftplusSigmoid(y, y, a) }
 
+// SoftplusSigmoid stores only the softplus if y and slope are the same slice.
 func SoftplusSigmoid[T Float](y, slope, a []T) {
 	slope, a = slope[:len(y)], a[:len(y)]
 	if runFunction(opSoftplusSigmoid, opSoftplusSigmoid64, y, slope, a) {
@@ -135,7 +129,8 @@ func SoftplusSigmoid[T Float](y, slope, a []T) {
 	for i := range y {
 		v := float64(a[i])
 		e := expOfMinusAbs[T](v)
-		y[i], slope[i] = T(softplus(v, e)), T(sigmoid(v, e))
+		slope[i] = T(sigmoid(v, e))
+		y[i] = T(softplus(v, e))
 	}
 }
 

@@ -611,38 +611,38 @@ compute:
 	WORD $0x6ea1e445 // fcmgt v5.4s, v2.4s, v1.4s
 	WORD $0x6e631c85 // bsl v5.16b, v4.16b, v3.16b
 	FMOVQ 416(R7), F1
-	WORD $0x4e20f422 // fmax v2.4s, v1.4s, v0.4s
-	FMOVQ 560(R7), F1
-	FMOVQ 576(R7), F3
-	WORD $0x4e23cca1 // fmla v1.4s, v5.4s, v3.4s
-	FMOVQ 592(R7), F3
-	WORD $0x4e21cca3 // fmla v3.4s, v5.4s, v1.4s
-	FMOVQ 608(R7), F1
-	WORD $0x4e23cca1 // fmla v1.4s, v5.4s, v3.4s
-	FMOVQ 624(R7), F3
-	WORD $0x4e21cca3 // fmla v3.4s, v5.4s, v1.4s
-	FMOVQ 640(R7), F1
-	WORD $0x4e23cca1 // fmla v1.4s, v5.4s, v3.4s
-	FMOVQ 656(R7), F3
-	WORD $0x4e21cca3 // fmla v3.4s, v5.4s, v1.4s
-	FMOVQ 672(R7), F1
-	WORD $0x4e23cca1 // fmla v1.4s, v5.4s, v3.4s
-	FMOVQ 688(R7), F3
-	WORD $0x4e21cca3 // fmla v3.4s, v5.4s, v1.4s
-	FMOVQ 192(R7), F1
-	WORD $0x4e23cca1 // fmla v1.4s, v5.4s, v3.4s
-	WORD $0x4e21cca2 // fmla v2.4s, v5.4s, v1.4s
+	FMOVQ 192(R7), F2
+	WORD $0x6ea0e423 // fcmgt v3.4s, v1.4s, v0.4s
+	WORD $0x6e621ca3 // bsl v3.16b, v5.16b, v2.16b
+	FMOVQ 192(R7), F2
+	WORD $0x4e22d4a1 // fadd v1.4s, v5.4s, v2.4s
+	WORD $0x6e21fc62 // fdiv v2.4s, v3.4s, v1.4s
 	FMOVQ 416(R7), F1
-	FMOVQ 192(R7), F3
-	WORD $0x6ea0e424 // fcmgt v4.4s, v1.4s, v0.4s
-	WORD $0x6e631ca4 // bsl v4.16b, v5.16b, v3.16b
-	FMOVQ 192(R7), F1
-	WORD $0x4e21d4a0 // fadd v0.4s, v5.4s, v1.4s
-	WORD $0x6e20fc81 // fdiv v1.4s, v4.4s, v0.4s
+	WORD $0x4e20f423 // fmax v3.4s, v1.4s, v0.4s
+	FMOVQ 560(R7), F0
+	FMOVQ 576(R7), F1
+	WORD $0x4e21cca0 // fmla v0.4s, v5.4s, v1.4s
+	FMOVQ 592(R7), F1
+	WORD $0x4e20cca1 // fmla v1.4s, v5.4s, v0.4s
+	FMOVQ 608(R7), F0
+	WORD $0x4e21cca0 // fmla v0.4s, v5.4s, v1.4s
+	FMOVQ 624(R7), F1
+	WORD $0x4e20cca1 // fmla v1.4s, v5.4s, v0.4s
+	FMOVQ 640(R7), F0
+	WORD $0x4e21cca0 // fmla v0.4s, v5.4s, v1.4s
+	FMOVQ 656(R7), F1
+	WORD $0x4e20cca1 // fmla v1.4s, v5.4s, v0.4s
+	FMOVQ 672(R7), F0
+	WORD $0x4e21cca0 // fmla v0.4s, v5.4s, v1.4s
+	FMOVQ 688(R7), F1
+	WORD $0x4e20cca1 // fmla v1.4s, v5.4s, v0.4s
+	FMOVQ 192(R7), F0
+	WORD $0x4e21cca0 // fmla v0.4s, v5.4s, v1.4s
+	WORD $0x4e20cca3 // fmla v3.4s, v5.4s, v0.4s
 	CMP $4, R6
 	BLT storePartial
-	WORD $0x3ca56822 // str q2, [x1, x5]
-	WORD $0x3ca56861 // str q1, [x3, x5]
+	WORD $0x3ca56862 // str q2, [x3, x5]
+	WORD $0x3ca56823 // str q3, [x1, x5]
 	ADD $16, R5
 	SUB $4, R6
 	CMP $4, R6
@@ -653,8 +653,8 @@ partial:
 	FMOVS (R2)(R5), F0
 	JMP compute
 storePartial:
-	FMOVS F2, (R1)(R5)
-	FMOVS F1, (R3)(R5)
+	FMOVS F2, (R3)(R5)
+	FMOVS F3, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
 	JMP partial
@@ -1058,60 +1058,60 @@ compute:
 	VSHL $52, V4.D2, V1.D2
 	WORD $0x6e61dc43 // fmul v3.2d, v2.2d, v1.2d
 	FMOVQ 1232(R7), F1
-	WORD $0x4e60f422 // fmax v2.2d, v1.2d, v0.2d
-	FMOVQ 960(R7), F4
-	WORD $0x4ee4d461 // fsub v1.2d, v3.2d, v4.2d
-	FMOVQ 1104(R7), F5
-	WORD $0x6e65dc24 // fmul v4.2d, v1.2d, v5.2d
-	FMOVQ 1376(R7), F1
-	WORD $0x6ee3e425 // fcmgt v5.2d, v1.2d, v3.2d
-	WORD $0x6e641c65 // bsl v5.16b, v3.16b, v4.16b
-	FMOVQ 1376(R7), F1
-	FMOVQ 1232(R7), F4
-	FMOVQ 960(R7), F6
-	WORD $0x6ee3e427 // fcmgt v7.2d, v1.2d, v3.2d
-	WORD $0x6e661c87 // bsl v7.16b, v4.16b, v6.16b
-	FMOVQ 1088(R7), F4
-	WORD $0x4e64d4a1 // fadd v1.2d, v5.2d, v4.2d
-	WORD $0x6e61fca4 // fdiv v4.2d, v5.2d, v1.2d
-	WORD $0x6e64dc81 // fmul v1.2d, v4.2d, v4.2d
-	FMOVQ 1104(R7), F8
-	WORD $0x6e68dca6 // fmul v6.2d, v5.2d, v8.2d
-	WORD $0x6e65dcc8 // fmul v8.2d, v6.2d, v5.2d
-	FMOVQ 1120(R7), F6
-	FMOVQ 1136(R7), F9
-	WORD $0x4e69cc26 // fmla v6.2d, v1.2d, v9.2d
-	FMOVQ 1152(R7), F9
-	WORD $0x4e66cc29 // fmla v9.2d, v1.2d, v6.2d
-	FMOVQ 1168(R7), F6
-	WORD $0x4e69cc26 // fmla v6.2d, v1.2d, v9.2d
-	FMOVQ 1184(R7), F9
-	WORD $0x4e66cc29 // fmla v9.2d, v1.2d, v6.2d
-	FMOVQ 1200(R7), F6
-	WORD $0x4e69cc26 // fmla v6.2d, v1.2d, v9.2d
-	FMOVQ 1216(R7), F9
-	WORD $0x4e66cc29 // fmla v9.2d, v1.2d, v6.2d
-	VMOV V8.B16, V6.B16
-	WORD $0x4e69cc26 // fmla v6.2d, v1.2d, v9.2d
-	FMOVQ 784(R7), F9
-	WORD $0x6e69dce1 // fmul v1.2d, v7.2d, v9.2d
-	WORD $0x4e64ccc1 // fmla v1.2d, v6.2d, v4.2d
-	WORD $0x4ee1d504 // fsub v4.2d, v8.2d, v1.2d
-	WORD $0x4ee4d4a1 // fsub v1.2d, v5.2d, v4.2d
-	FMOVQ 768(R7), F4
-	WORD $0x4e64cce1 // fmla v1.2d, v7.2d, v4.2d
-	WORD $0x4e62d424 // fadd v4.2d, v1.2d, v2.2d
-	FMOVQ 1232(R7), F1
 	FMOVQ 960(R7), F2
-	WORD $0x6ee0e425 // fcmgt v5.2d, v1.2d, v0.2d
-	WORD $0x6e621c65 // bsl v5.16b, v3.16b, v2.16b
+	WORD $0x6ee0e424 // fcmgt v4.2d, v1.2d, v0.2d
+	WORD $0x6e621c64 // bsl v4.16b, v3.16b, v2.16b
+	FMOVQ 960(R7), F2
+	WORD $0x4e62d461 // fadd v1.2d, v3.2d, v2.2d
+	WORD $0x6e61fc82 // fdiv v2.2d, v4.2d, v1.2d
+	FMOVQ 1232(R7), F1
+	WORD $0x4e60f424 // fmax v4.2d, v1.2d, v0.2d
 	FMOVQ 960(R7), F1
-	WORD $0x4e61d460 // fadd v0.2d, v3.2d, v1.2d
+	WORD $0x4ee1d460 // fsub v0.2d, v3.2d, v1.2d
+	FMOVQ 1104(R7), F5
+	WORD $0x6e65dc01 // fmul v1.2d, v0.2d, v5.2d
+	FMOVQ 1376(R7), F0
+	WORD $0x6ee3e405 // fcmgt v5.2d, v0.2d, v3.2d
+	WORD $0x6e611c65 // bsl v5.16b, v3.16b, v1.16b
+	FMOVQ 1376(R7), F0
+	FMOVQ 1232(R7), F1
+	FMOVQ 960(R7), F6
+	WORD $0x6ee3e407 // fcmgt v7.2d, v0.2d, v3.2d
+	WORD $0x6e661c27 // bsl v7.16b, v1.16b, v6.16b
+	FMOVQ 1088(R7), F1
+	WORD $0x4e61d4a0 // fadd v0.2d, v5.2d, v1.2d
 	WORD $0x6e60fca1 // fdiv v1.2d, v5.2d, v0.2d
+	WORD $0x6e61dc20 // fmul v0.2d, v1.2d, v1.2d
+	FMOVQ 1104(R7), F6
+	WORD $0x6e66dca3 // fmul v3.2d, v5.2d, v6.2d
+	WORD $0x6e65dc66 // fmul v6.2d, v3.2d, v5.2d
+	FMOVQ 1120(R7), F3
+	FMOVQ 1136(R7), F8
+	WORD $0x4e68cc03 // fmla v3.2d, v0.2d, v8.2d
+	FMOVQ 1152(R7), F8
+	WORD $0x4e63cc08 // fmla v8.2d, v0.2d, v3.2d
+	FMOVQ 1168(R7), F3
+	WORD $0x4e68cc03 // fmla v3.2d, v0.2d, v8.2d
+	FMOVQ 1184(R7), F8
+	WORD $0x4e63cc08 // fmla v8.2d, v0.2d, v3.2d
+	FMOVQ 1200(R7), F3
+	WORD $0x4e68cc03 // fmla v3.2d, v0.2d, v8.2d
+	FMOVQ 1216(R7), F8
+	WORD $0x4e63cc08 // fmla v8.2d, v0.2d, v3.2d
+	VMOV V6.B16, V3.B16
+	WORD $0x4e68cc03 // fmla v3.2d, v0.2d, v8.2d
+	FMOVQ 784(R7), F8
+	WORD $0x6e68dce0 // fmul v0.2d, v7.2d, v8.2d
+	WORD $0x4e61cc60 // fmla v0.2d, v3.2d, v1.2d
+	WORD $0x4ee0d4c1 // fsub v1.2d, v6.2d, v0.2d
+	WORD $0x4ee1d4a0 // fsub v0.2d, v5.2d, v1.2d
+	FMOVQ 768(R7), F1
+	WORD $0x4e61cce0 // fmla v0.2d, v7.2d, v1.2d
+	WORD $0x4e64d401 // fadd v1.2d, v0.2d, v4.2d
 	CMP $2, R6
 	BLT storePartial
-	WORD $0x3ca56824 // str q4, [x1, x5]
-	WORD $0x3ca56861 // str q1, [x3, x5]
+	WORD $0x3ca56862 // str q2, [x3, x5]
+	WORD $0x3ca56821 // str q1, [x1, x5]
 	ADD $16, R5
 	SUB $2, R6
 	CMP $2, R6
@@ -1122,8 +1122,8 @@ partial:
 	FMOVD (R2)(R5), F0
 	JMP compute
 storePartial:
-	FMOVD F4, (R1)(R5)
-	FMOVD F1, (R3)(R5)
+	FMOVD F2, (R3)(R5)
+	FMOVD F1, (R1)(R5)
 	ADD $8, R5
 	SUB $1, R6
 	JMP partial
