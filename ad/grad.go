@@ -206,7 +206,8 @@ func (s *Sweep[T]) Result(v *Var[T]) *Var[T] {
 	if n == nil || n.bar != nil || !s.inPlace {
 		return s.tape.Result(v.Rows(), v.Cols())
 	}
-	if n.bar = n.dst; n.bar == nil {
+	n.bar = n.dst
+	if n.bar == nil {
 		n.bar = s.tape.pool.get(s.tape, v.Rows(), v.Cols())
 	}
 	return n.bar

@@ -205,7 +205,8 @@ func weightRows[T linalg.Float](g *Geometry, w, delta, x, _ linalg.Matrix[T], lo
 
 // forRows divides n rows of images or weights among the cores, and calls f for each part. A part has at least 2²¹
 // multiply-adds, about 50 µs of work. If there is only one part, forRows allocates no closure.
-func forRows[T linalg.Float](n, samples int, f func(g *Geometry, p, q, r, s linalg.Matrix[T], lo, hi int), g *Geometry, p, q, r, s linalg.Matrix[T]) {
+func forRows[T linalg.Float](n, samples int, f func(g *Geometry, p, q, r, s linalg.Matrix[T], lo, hi int),
+	g *Geometry, p, q, r, s linalg.Matrix[T]) {
 	grain := max(1, 1<<21*n/max(1, g.MultiplyAdds()*samples))
 	if linalg.Serial(n, grain) {
 		f(g, p, q, r, s, 0, n)

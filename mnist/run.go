@@ -62,9 +62,10 @@ func newRun(folder string, s model.Settings, set data.Set, old *state) (*trainin
 		}
 		r.network.SetEncoderAndDecoder(c.Network)
 	}
-	r.trainer = model.NewTrainer(s, r.network, model.Bound(s, r.network, func(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
+	binarise := func(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
 		data.Binarise(x, j, set.Train.Image(image), rng) // new pixels each time an image is used
-	}))
+	}
+	r.trainer = model.NewTrainer(s, r.network, model.Bound(s, r.network, binarise))
 	if old == nil {
 		return r, nil
 	}
