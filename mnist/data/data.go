@@ -110,7 +110,8 @@ func locate(folder string) (string, error) {
 		}
 		return filepath.Join(cache, "hvae-mnist"), nil
 	}
-	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) { // do not create the folder, because its name may be misspelt
+	// Do not create the folder, because its name may be misspelt.
+	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("there is no folder %s: set -data or $HVAE_MNIST to the folder of the image files, "+
 			"create it to download MNIST into it, or use -data %s for built-in images", folder, Synthetic)
 	}

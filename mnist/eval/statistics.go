@@ -40,8 +40,8 @@ func MeanSD(x []float64) (mean, sd Number) {
 	return mean, se * Number(math.Sqrt(float64(len(x))))
 }
 
-// String returns n with two decimals. It moves n away from zero by 1e-9 before, so that a mean such as 83.315, which has no
-// exact binary representation, becomes 83.32, as in the paper.
+// String returns n with two decimals. It adds 1e-9 to |n| first: the mean 83.315 has no exact binary representation and
+// would otherwise become 83.31 instead of 83.32, as in the paper.
 func (n Number) String() string {
 	return fmt.Sprintf("%.2f", float64(n)+math.Copysign(1e-9, float64(n)))
 }

@@ -1,8 +1,8 @@
 // Package model implements the model of section 4.2 of the HVAE paper: a convolutional variational auto-encoder for
 // binarised MNIST digits, with or without a Hamiltonian flow.
 //
-// Read config.go (a model, and the settings and results of its training), layers.go (the layers, their parameters and the
-// names of these in a checkpoint), network.go (encoder, decoder and bounds), train.go (training) and checkpoint.go (files).
+// Read config.go (a model, and the settings and results of its training), layers.go (the layers, and the names and
+// layouts of their parameters), network.go (encoder, decoder and bounds), train.go (training) and checkpoint.go (files).
 package model
 
 import (
@@ -45,7 +45,8 @@ func (c Config) Check() error {
 	case c.Kind == "vae" && c.K != 0 || c.K == 0 && (c.Tempering != "none" || c.VaryEps):
 		return fmt.Errorf("leapfrog steps, tempering and varied step sizes require an HVAE with K ≥ 1: the model must be hvae")
 	case c.Draws < 0 || c.Draws > 1000 || c.Importance && c.Draws == 0:
-		return fmt.Errorf("invalid number %d of draws per image: it must be from 0 to 1000, and at least 1 for an importance-weighted bound", c.Draws)
+		return fmt.Errorf("invalid number %d of draws per image: it must be from 0 to 1000, "+
+			"and at least 1 for an importance-weighted bound", c.Draws)
 	case !(c.Eps >= 0 && c.Eps < maxEps && c.Alpha >= 0 && c.Alpha < 1):
 		return fmt.Errorf("invalid initial values ε = %v and α = %v: they must be in (0, %v) and (0, 1)", c.Eps, c.Alpha, maxEps)
 	case c.Latent < 1 || c.Latent > 4096:
