@@ -4,7 +4,31 @@
     /usr/bin/python3 mnist/checkpoint.py mnist/results/vae.safetensors t10k-images-idx3-ubyte.gz 100 1000
 
 The arguments are the checkpoint, the compressed file of test images, and the numbers of images and of importance
-samples. README.md describes the checkpoint. `hvae-mnist eval` prints the same estimates, but with other noise.
+samples. `hvae-mnist eval` prints the same estimates, but with other noise.
+
+Any safetensors reader loads a checkpoint (model.safetensors). Its __metadata__ contains format (hvae-mnist/1), model (vae or
+hvae), K (0 for a VAE), latent (the number of latent dimensions), tempering (none, fixed, free or untied), vary_eps (true or
+false), max_eps (0.5, the bound of the step sizes), and the training's seed, best epoch and its val_elbo. Models trained with
+-draws also have draws and importance. All but older files have the name and hash of the training data (data, data_sha256),
+and sha256, the SHA-256 of a line key=value for each other key, sorted, and of the bytes after the header.
+
+    tensor                           shape of weight and of bias     layer
+    encoder.conv1                    16,1,5,5 and 16                 28 to 14 pixels, stride 2, pads 1 before and 2 after
+    encoder.conv2                    32,16,5,5 and 32                14 to 7, stride 2, pads 1 and 2
+    encoder.conv3                    32,32,5,5 and 32                7 to 4, stride 2, pads 2 and 2
+    encoder.hidden                   450,512 and 450
+    encoder.mean, encoder.std        latent,450 and latent           the mean, and the standard deviation softplus(x)
+    decoder.hidden, decoder.expand   450,latent and 450; 512,450 and 512
+    decoder.deconv1                  32,32,5,5 (in, out) and 32      4 to 7, the transpose of the convolution of conv3
+    decoder.deconv2                  32,16,5,5 and 16                7 to 14, the transpose of the convolution of conv2
+    decoder.deconv3                  16,1,5,5 and 1                  14 to 28, the transpose of conv1: logits of the pixels
+    flow.step_size_logit             1,latent or K,latent            step sizes max_eps * sigmoid(x)
+    flow.alpha_logit                 K                               free and untied tempering: alpha = sigmoid(x)
+    flow.log_momentum_sd             1                               untied tempering: s = exp(x)
+    flow.log_temperature             1                               fixed tempering: 1/sqrt(beta_0) = 1 + exp(x)
+
+Softplus follows every layer except the mean and the logits. Images are flattened as (channel, row, column). A transposed
+convolution crops its full output at each edge by the padding of the corresponding convolution.
 """
 
 import gzip, json, math, struct, sys, torch

@@ -82,12 +82,3 @@ func TestREADMEMatchesTheExamples(t *testing.T) {
 	contains(errors)
 	contains(tails)
 }
-
-// The Python code in README.md must be a part of checkpoint.py.
-func TestREADMEShowsThePythonProgram(t *testing.T) {
-	_, code, _ := strings.Cut(string(read(t, "README.md")), "```python\n")
-	code, _, _ = strings.Cut(code, "```")
-	if code == "" || !strings.Contains(string(read(t, "checkpoint.py")), "\n"+code+"\n") {
-		t.Errorf("checkpoint.py does not contain this code of README.md:\n%s", code)
-	}
-}

@@ -337,3 +337,34 @@ func TestAnInfiniteValidationELBOIsAnError(t *testing.T) {
 		t.Errorf("the error is %v, want an error that names the bound -Inf", err)
 	}
 }
+
+// The table of curves that are aligned at the end of the first plateau must agree with the metrics. The runs of a row
+// are in the order 12345, 85547, 98765.
+func TestTableOfAlignedCurvesMatchesTheMetrics(t *testing.T) {
+	readme := string(read(t, "results/README.md"))
+	// curve returns the validation ELBOs of a run and the index of the first one above −195.
+	curve := func(row, seed string) (elbos []float64, leaves int) {
+		metrics, err := readMetrics("results/table/" + row + "-" + seed + "/" + metricsFile)
+		noError(t, err)
+		for _, m := range metrics {
+			elbos = append(elbos, m.ValELBO)
+		}
+		return elbos, slices.IndexFunc(elbos, func(v float64) bool { return v > -195 })
+	}
+	rows := []string{"hvae-k1-none", "hvae-k1-fixed", "hvae-k5-none-varied", "hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "hvae-k5-free-varied"}
+	for _, row := range rows {
+		var epochs []string
+		var aligned, after30 []float64
+		for _, seed := range []string{"12345", "85547", "98765"} {
+			own, leaves := curve(row, seed)
+			vae, vaeLeaves := curve("vae", seed)
+			epochs = append(epochs, fmt.Sprint(leaves+1))
+			aligned = append(aligned, own[leaves+24]-vae[vaeLeaves+24])
+			after30 = append(after30, own[29]-vae[29])
+		}
+		line := fmt.Sprintf("| `%s` | %s | %s | %s |\n", row, strings.Join(epochs, ", "), signed(eval.MeanSE(aligned)), signed(eval.MeanSE(after30)))
+		if !strings.Contains(readme, line) {
+			t.Errorf("results/README.md lacks the line\n%s", line)
+		}
+	}
+}

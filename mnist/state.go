@@ -40,19 +40,11 @@ type state struct {
 	file os.FileInfo // of the file that was read or written last; nil if there is none
 }
 
-// encode returns the contents of the state file, and removes the parameters from s. The file contains s, and then each
-// parameter, because gob buffers each value.
+// encode returns the contents of the state file.
 func (s *state) encode() []byte {
 	var b bytes.Buffer
-	b.Grow(1 << 24)
 	z, _ := gzip.NewWriterLevel(&b, gzip.HuffmanOnly) // higher levels take much longer and hardly save space
-	e := gob.NewEncoder(z)
-	params := s.Trainer.Params
-	s.Trainer.Params = nil
-	e.Encode(s) // cannot fail, because it writes to memory
-	for _, p := range params {
-		e.Encode(p)
-	}
+	gob.NewEncoder(z).Encode(s)                       // cannot fail, because it writes to memory
 	z.Close()
 	return b.Bytes()
 }
@@ -64,27 +56,19 @@ func decodeState(b []byte) (s *state, err error) {
 	if err == nil {
 		plain, err = io.ReadAll(z) // up to the checksum at the end, before anything is decoded
 	}
-	d := gob.NewDecoder(bytes.NewReader(plain))
 	if err == nil {
-		err = d.Decode(&s)
-	}
-	for err == nil {
-		var p hvae.ParamState[float32]
-		err = d.Decode(&p)
-		if err == nil {
-			s.Trainer.Params = append(s.Trainer.Params, p)
-		}
-	}
-	if s != nil && err == io.EOF { // all parameters are decoded
-		err = s.Settings.Check()
+		err = gob.NewDecoder(bytes.NewReader(plain)).Decode(&s)
 	}
 	if err == nil && s.Format != stateFormat {
 		err = fmt.Errorf("its format is %.40q, not %q", s.Format, stateFormat)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("it is not a valid state: %w", err)
+	if err == nil {
+		err = s.Settings.Check()
 	}
-	return s, nil
+	if err != nil {
+		err = fmt.Errorf("it is not a valid state: %w", err)
+	}
+	return s, err
 }
 
 // readState reads the state in the folder of a run. It returns nil if there is no state.
