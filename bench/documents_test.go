@@ -28,7 +28,7 @@ func read(t *testing.T, name string) string {
 // fileName matches names of files and folders that must exist: targets of relative links, paths that begin with a
 // folder of the repository, names of Go files, and names of folders in backquotes. Output files need not exist, so
 // other names do not match.
-var fileName = regexp.MustCompile(`\]\(([^):#]+)[)#]` +
+var fileName = regexp.MustCompile(`\]\(([^):#\s]+)[)#]` +
 	`|(?:^|[^\w./-])((?:\.ci|ad|bench|conv|gaussian|hvae|linalg|mnist)/[\w./-]*\w)` +
 	`|\b(\w+\.go)\b` +
 	"|`([a-z]\\w*/)`")
