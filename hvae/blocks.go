@@ -74,8 +74,6 @@ func (b *Block[T]) Rng(j int) *rand.Rand { return rand.New(&b.streams[j]) }
 // Noise returns independent draws from N(0, 1) as a constant [rows×(B·L)], for L draws per column. Columns j·L to j·L +
 // L − 1 are drawn from Rng(j). Use L = 1 unless the bound combines several draws (ImportanceBound).
 func (b *Block[T]) Noise(rows, L int) *ad.Var[T] {
-	mustBeAtLeast("Block.Noise: the number of rows", rows, 0)
-	mustBeAtLeast("Block.Noise: the number L of draws", L, 0)
 	m := b.Tape.Matrix(rows, b.Size*L)
 	for c := range m.Cols {
 		random.FillNormalColumn(b.Rng(c/L), m, c)
@@ -103,24 +101,21 @@ type Evaluator[T linalg.Float] struct {
 	BlockSize int // columns per block; 0 means 16. It affects only rounding
 
 	params []*Param[T]
-	shapes []linalg.Shape // of params
-	blocks []*Block[T]    // one per goroutine, reused for all blocks that the goroutine computes
-	sums   []float64      // results of the blocks
+	blocks []*Block[T] // one per goroutine, reused for all blocks that the goroutine computes
+	sums   []float64   // results of the blocks
 }
 
 // NewEvaluator returns an evaluator of functions of params. It panics if two parameters have the same name or share
 // memory.
 func NewEvaluator[T linalg.Float](params []*Param[T]) *Evaluator[T] {
-	e := &Evaluator[T]{params: slices.Clone(params)}
 	for i, p := range params {
 		for _, q := range params[:i] {
 			if p.Name == q.Name || beginsIn(p, q) || beginsIn(q, p) {
 				misuse("the parameters %q and %q have the same name or share memory", q.Name, p.Name)
 			}
 		}
-		e.shapes = append(e.shapes, p.Value.Shape())
 	}
-	return e
+	return &Evaluator[T]{params: slices.Clone(params)}
 }
 
 // beginsIn reports whether the first element of p has the same address as an element of q.
@@ -244,13 +239,6 @@ func (e *Evaluator[T]) count(batch Batch) int {
 func (e *Evaluator[T]) each(ctx context.Context, p pass[T], f func(b *Block[T]) float64) (mean float64, err error) {
 	mustNotBeNil("the context", ctx == nil)
 	count := e.count(p.batch)
-	for i, q := range e.params {
-		s, n := e.shapes[i], len(q.Value.Data)
-		if q.Value.Shape() != s || n != s.Rows*s.Cols {
-			misuse("the parameter %q is %v with %d elements, but was %v in NewTrainer or NewEvaluator",
-				q.Name, q.Value.Shape(), n, s)
-		}
-	}
 	goroutines := min(count, runtime.GOMAXPROCS(0))
 	e.sums = slices.Grow(e.sums[:0], count)[:count]
 	for len(e.blocks) < goroutines {

@@ -21,9 +21,7 @@ type Sample[T linalg.Float] struct {
 func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T]) Sample[T] {
 	mustNotBeNil("the variational prior", prior == nil)
 	z0, logPrior := prior.Draw(epsilon)
-	mustNotBeNil("z₀ of the variational prior", z0 == nil)
 	mustBe("log q⁰(z₀) of the variational prior", logPrior, 1, z0.Cols())
-	f.Tempering.check(f.K, z0.Rows())
 	start := Phase[T]{Z: z0, Rho: gamma0}
 	if s := f.Tempering.momentumSD; s != nil {
 		start.Rho = ad.Mul(row(s, 0), gamma0)
@@ -38,10 +36,9 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 //	p̄ = p_θ(x, z_K) N(ρ_K | 0, I),
 //	q̄ = q⁰(z₀) N(ρ₀ | 0, s²I) / |det ∇H| = q⁰(z₀) N(γ₀ | 0, I) / (s^ℓ Π α_k^ℓ).
 //
-// Its mean is the evidence lower bound (ELBO), which training maximises. ImportanceEstimate estimates log p_θ(x) from the
-// same draws. Equation 12 (eqn:H_ELBO_simplified) replaces ½γ₀ᵀγ₀ by its mean ℓ/2. This changes neither the mean nor any
-// gradient, because no parameter enters. It adds up to ℓ/2 to the variance if the fit is good, because the terms of log
-// p̂_θ(x) then cancel, and exp of it does not estimate p_θ(x). So it is not offered.
+// Its mean is the evidence lower bound (ELBO), which training maximises. Equation 12 (eqn:H_ELBO_simplified) replaces
+// ½γ₀ᵀγ₀ by its mean ℓ/2. It is not offered, because it has the same mean and gradients, up to ℓ/2 more variance if the
+// fit is good, and its exponential does not estimate p_θ(x).
 func (s Sample[T]) LogEstimate() *ad.Var[T] {
 	logP := ad.Add(s.logJoint, LogNormal(s.End.Rho))
 	return ad.Add(ad.Sub(logP, ad.Add(s.logPrior, LogNormal(s.gamma0))), s.logVolume)

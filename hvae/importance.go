@@ -74,10 +74,8 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 //
 // The ELBO decreases KL(q‖p), where q is the distribution of z_K and ρ_K, but an estimate of the evidence needs about
 // exp(KL(p‖q)) draws (Chatterjee and Diaconis, 2018). The gap of this bound is about Var(p̂/p)/2L for large L (Domke and
-// Sheldon, 2018). For example, for the target of bound_test.go, untied tempering has a better ELBO than fixed tempering
-// (by 2.5) but twice the error of log p̂. Trained with L = 16, it has about half the error of fixed tempering. So train a
-// model by the bound that gives the best held-out evidence for the same work, and a flow for the evidence of a given model
-// by this bound.
+// Sheldon, 2018); bound_test.go has an example. So train a model by the bound that gives the best held-out evidence for
+// the same work, and a flow for the evidence of a given model by this bound.
 func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] {
 	if logEstimates.Rows() != 1 || L <= 0 || logEstimates.Cols()%L != 0 {
 		misuse("ImportanceBound: log p̂ is %v for L = %d; it must be [1×(B·L)]", logEstimates.Value.Shape(), L)

@@ -35,6 +35,7 @@ func (Adamax[T]) Start() []T { return []T{0, 0} }
 
 // Ascend implements Optimiser.
 func (o Adamax[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[T]) {
+	const grain = 1 << 15 // smallest number of elements that is worth a goroutine
 	mustBeRate(o.Rate)
 	beta1, beta2, epsilon := T(0.9), T(0.999), T(1e-8)
 	rate := o.Rate / T(1-math.Pow(float64(beta1), float64(step)))
@@ -43,9 +44,6 @@ func (o Adamax[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[
 		linalg.Adamax(theta[lo:hi], m[lo:hi], u[lo:hi], gradient[lo:hi], beta1, beta2, rate, epsilon)
 	})
 }
-
-// grain is the smallest number of parameter elements that is worth a separate goroutine.
-const grain = 1 << 15
 
 // RMSProp is gradient ascent that divides the gradient by its running root mean square (Tieleman and
 // Hinton, lecture 6.5, 2012). It computes the same steps as ApplyRMSProp of TensorFlow 1 without momentum,

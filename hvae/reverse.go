@@ -57,8 +57,7 @@ func ReverseHIS[T linalg.Float](f *Flow[T], prior Density[T], z, rho *ad.Var[T])
 // ReverseEstimate returns the estimate −log mean(1/p̂_θ(x)) of log p_θ(x), given log p̂_θ(x) from ReverseHIS or
 // AIS.Reverse. Each exact draw z has the given number of adjacent estimates, which differ in their momenta. Their mean
 // is computed first, because only different z are independent. In the result, Draws is the number of z, TailShape and
-// EffectiveDraws describe their means of 1/p̂_θ(x), and ELBO is an upper bound, too. An estimate that is NaN, because the
-// inverse flow has diverged, counts as 1/p̂_θ(x) = 0. ReverseEstimate panics if the number of estimates does not fit.
+// EffectiveDraws describe their means of 1/p̂_θ(x), and ELBO is an upper bound, too. NaN counts as 1/p̂_θ(x) = 0.
 func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 	if momenta < 1 || len(logEstimates)%momenta != 0 {
 		misuse("ReverseEstimate: %d estimates do not fit %d momenta for each z", len(logEstimates), momenta)

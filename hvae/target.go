@@ -4,13 +4,8 @@
 //
 // A flow is a sequence of steps of Hamiltonian dynamics. It moves draws from a simple distribution, the variational
 // prior, towards the posterior of a latent variable z, given data x. The flow gives unbiased estimates of the evidence
-// p_θ(x) and a lower bound on log p_θ(x). Training maximises the lower bound.
-//
-// Start with the examples in example_test.go: ExampleHIS estimates p_θ(x) (Algorithm 1), ExampleTrainer trains a flow
-// (Algorithm 2), and ExampleTrainer_minibatches trains a variational auto-encoder. ExampleAIS in ais_test.go computes two
-// bounds on log p_θ(x). ExampleSample in posterior_test.go computes posterior expectations, ExampleNormal trains a prior
-// with a full covariance, and ExampleBounded has a latent variable with bounded support. Package hvaetest helps to test
-// targets, flows and priors.
+// p_θ(x) and a lower bound on log p_θ(x), which training maximises. Start with the examples in example_test.go. Package
+// hvaetest helps to test targets, flows and priors.
 //
 // All variables are matrices on a tape (package ad). For B samples in ℓ dimensions, z and the momentum ρ are [ℓ×B] and
 // densities are [1×B], with one column per sample. Step sizes are [1×ℓ], or [K×ℓ] for K steps. Functions panic if shapes

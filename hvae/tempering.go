@@ -12,16 +12,13 @@ import (
 // the posterior is far from q⁰ or has several modes. A good start of the whole flow is s = Π 1/α_k = 1/√β₀ from 1.2 to 2,
 // so α_k = 1.5^(−1/K) for any K. For comparison, α_k = 0.9 means s = 1.7 for K = 5, but 8.2 for K = 20.
 //
-// The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1, so that the inverse temperature increases from β₀ to β_K
-// = 1 (FixedTempering, FreeTempering). The flow then multiplies volumes by Π α_k^ℓ = s^−ℓ, so for every target, K and ε
-// the entropy H is constant: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)). Therefore a tied flow cannot narrow q⁰ without widening
-// ρ_K. If the posterior is normal and ΔH = H(q⁰) − H(p_θ(z|x)), every tied flow, of any length K, satisfies
+// The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1 (FixedTempering, FreeTempering). The flow then multiplies
+// volumes by Π α_k^ℓ = s^−ℓ, so the entropy H is constant: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)). A tied flow cannot narrow q⁰
+// without widening ρ_K. If the posterior is normal and ΔH = H(q⁰) − H(p_θ(z|x)), every tied flow, of any K, satisfies
 //
-//	log p_θ(x) − ELBO ≥ ℓ(exp(ΔH/ℓ) − 1) − ΔH,
+//	log p_θ(x) − ELBO ≥ ℓ(exp(ΔH/ℓ) − 1) − ΔH.
 //
-// because among all densities whose entropy exceeds that of a normal density N by ΔH, N scaled by exp(ΔH/2ℓ) has the
-// smallest Kullback-Leibler divergence from N. If q⁰ and the posterior are products over dimensions, the flow acts on
-// each dimension separately, and the limit holds for each. With UntiedTempering, s is free, and there is no such limit.
+// With UntiedTempering, s is free, and there is no such limit.
 type Tempering[T linalg.Float] struct {
 	alpha      *ad.Var[T] // α₁ … α_K, [K×1], or [K×ℓ] with one element per dimension; nil if α_k = 1
 	momentumSD *ad.Var[T] // s, [1×1], or [1×ℓ] with one element per dimension; nil if s = 1

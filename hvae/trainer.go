@@ -12,13 +12,8 @@ import (
 )
 
 // A Trainer maximises the mean of a bound over batches of data by stochastic gradient ascent (Algorithm 2, alg:vi, and
-// equation 11, eqn:ELBO). The batch is divided into blocks, which are computed concurrently:
-//
-//	batch      | 1 … 16 | 17 … 32 | 33 … 40 |
-//	bound          L₁   +    L₂   +    L₃
-//	gradient      ∇L₁   +   ∇L₂   +   ∇L₃
-//
-// The terms are added from left to right, so results are bit-identical on any number of cores. The embedded Evaluator
+// equation 11, eqn:ELBO). The batch is divided into blocks, which are computed concurrently. Their bounds and gradients
+// are added in the order of the blocks, so results are bit-identical on any number of cores. The embedded Evaluator
 // evaluates functions of the same parameters. A Trainer is not safe for concurrent use.
 type Trainer[T linalg.Float] struct {
 	Evaluator[T]
