@@ -7,7 +7,6 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
-	"hvae/linalg/random"
 )
 
 // BenchmarkDense measures a user's own network on all cores: an HVAE of 8×8 binary images with dense layers, tanh units
@@ -15,15 +14,10 @@ import (
 // evidence of each of 1,797 images. The program torch_dense.py measures both in PyTorch.
 func BenchmarkDense(b *testing.B) {
 	const pixels, units, latent, K = 64, 128, 8, 4
-	rng := random.Stream(1, "dense")
-	images := linalg.New[float32](pixels, 1797) // as columns
-	for i := range images.Data {
-		images.Data[i] = float32(rng.IntN(10) / 7)
-	}
+	images := binary(pixels, 1797) // as columns
 	var params hvae.Params[float32]
 	layer := func(name string, out, in int) func(*hvae.Block[float32], *ad.Var[float32]) *ad.Var[float32] {
-		start := linalg.New[float32](out, in)
-		random.FillNormal(rng, start)
+		start := normal[float32](out, in)
 		linalg.Scale(start, float32(1/math.Sqrt(float64(in))), start)
 		weight, bias := params.Add(name+" weight", start), params.Add(name+" bias", linalg.New[float32](out, 1))
 		return func(b *hvae.Block[float32], x *ad.Var[float32]) *ad.Var[float32] {
@@ -56,22 +50,16 @@ func BenchmarkDense(b *testing.B) {
 	}
 	logEstimate := func(b *hvae.Block[float32]) *ad.Var[float32] { return sample(b).LogEstimate() }
 	trainer := hvae.NewTrainer(params, hvae.Adamax[float32]{Rate: 3e-3}, logEstimate)
-	columns := make([]int, images.Cols)
-	for i := range columns {
-		columns[i] = i
-	}
 	b.Run("step", func(b *testing.B) {
 		trainer.BlockSize = 52
-		repeat(b, func() error {
-			_, err := trainer.Step(b.Context(), hvae.Columns(columns[:100]))
-			return err
-		})
+		measureSteps(b, trainer, first(100), 0)
 	})
 	b.Run("evaluation", func(b *testing.B) {
 		trainer.BlockSize = 64
-		repeat(b, func() error {
-			_, _, err := trainer.Evaluate(b.Context(), hvae.Columns(columns), 1, logEstimate)
-			return err
+		measure(b, 0, func() {
+			if _, _, err := trainer.Evaluate(b.Context(), first(images.Cols), 1, logEstimate); err != nil {
+				b.Fatal(err)
+			}
 		})
 	})
 }
@@ -89,25 +77,15 @@ func BenchmarkElementwise(b *testing.B) {
 }
 
 func elementwise[T linalg.Float](b *testing.B) {
-	x, y := linalg.New[T](64, 64), linalg.New[T](64, 64)
-	random.FillNormal(random.Stream(1, "elementwise"), x)
+	x, y := normal[T](64, 64), linalg.New[T](64, 64)
 	positive := linalg.New[T](64, 64)
 	linalg.Mul(positive, x, x)
-	for _, f := range []struct {
-		name string
-		run  func(y, x linalg.Matrix[T])
-		x    linalg.Matrix[T]
-	}{
-		{"exp", linalg.Exp[T], x},
-		{"log", linalg.Log[T], positive},
-		{"tanh", linalg.Tanh[T], x},
-		{"sigmoid", linalg.Sigmoid[T], x},
-		{"softplus", linalg.Softplus[T], x},
-	} {
-		b.Run(f.name, func(b *testing.B) {
-			for b.Loop() {
-				f.run(y, f.x)
-			}
-		})
+	run := func(name string, f func()) {
+		b.Run(name, func(b *testing.B) { measure(b, 0, f) })
 	}
+	run("exp", func() { linalg.Exp(y, x) })
+	run("log", func() { linalg.Log(y, positive) })
+	run("tanh", func() { linalg.Tanh(y, x) })
+	run("sigmoid", func() { linalg.Sigmoid(y, x) })
+	run("softplus", func() { linalg.Softplus(y, x) })
 }
