@@ -135,6 +135,22 @@ func TestDivergedDrawsCountAsZero(t *testing.T) {
 	mustPanic(t, "the number of draws is 0; it must be at least 1", func() { hvae.ImportanceEstimate(nil) })
 }
 
+func TestReverseEstimateAveragesOverMomentaFirst(t *testing.T) {
+	// Two momenta for each of three z, with the means 4, 2 and 0 of 1/p̂.
+	logs := []float64{-math.Log(3), -math.Log(5), -math.Log(4), math.Inf(1), math.NaN(), math.NaN()}
+	e := hvae.ReverseEstimate(logs, 2)
+	if want := -math.Log(2); !(math.Abs(e.Log-want) <= 1e-15) {
+		t.Errorf("log p(x) is estimated as %v, want −log 2 = %v", e.Log, want)
+	}
+	if want := math.Sqrt(1.0 / 3); !(math.Abs(e.StandardError-want) <= 1e-15) { // of 2, 1 and 0
+		t.Errorf("the standard error is %v, want %v", e.StandardError, want)
+	}
+	if e.Draws != 3 || e.Diverged != 2 {
+		t.Errorf("there are %d draws and %d diverged estimates, want 3 and 2", e.Draws, e.Diverged)
+	}
+	mustPanic(t, "6 estimates do not fit 4 momenta", func() { hvae.ReverseEstimate(logs, 4) })
+}
+
 // rosenbrock is the target with the potential (1 − x)² + 100(y − x²)². With ε = 0.1, some paths diverge.
 type rosenbrock struct{}
 

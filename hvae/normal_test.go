@@ -14,24 +14,32 @@ import (
 	"hvae/linalg/random"
 )
 
-func TestNormalDrawsAndDensitiesMatchTheirFormulas(t *testing.T) {
+// logNormal returns log N(z | mean, sd²).
+func logNormal(z, mean, sd float64) float64 {
+	return -(z-mean)*(z-mean)/(2*sd*sd) - math.Log(sd*math.Sqrt(2*math.Pi))
+}
+
+func TestDiagonalNormalDrawsAndDensitiesMatchTheirFormulas(t *testing.T) {
 	var tape ad.Tape[float64]
-	mean, factor := linalg.Column(0.3, -2), linalg.Of(2, 2, []float64{0.5, 0, -1.2, 3})
+	mean, sd := []float64{0.3, -2}, []float64{0.5, 3}
 	epsilon := linalg.Of(2, 3, []float64{0, 1, -0.7, 0.2, -1, 2})
-	q := hvae.Normal[float64]{Mean: tape.Const(mean), Factor: tape.Const(factor)}
-	for _, q := range []hvae.Normal[float64]{q, {Mean: ad.BroadcastTo(q.Mean, 2, 3), Factor: q.Factor}} {
+	// Test all combinations of shapes [ℓ×1] and [ℓ×B] for the mean μ and the standard deviation σ.
+	one := hvae.DiagonalNormal[float64]{Mean: tape.Const(linalg.Column(mean...)), SD: tape.Const(linalg.Column(sd...))}
+	each := hvae.DiagonalNormal[float64]{Mean: ad.BroadcastTo(one.Mean, 2, 3), SD: ad.BroadcastTo(one.SD, 2, 3)}
+	for _, q := range []hvae.DiagonalNormal[float64]{one, each, {Mean: each.Mean, SD: one.SD}, {Mean: one.Mean, SD: each.SD}} {
 		z, logPrior := q.Draw(tape.Const(epsilon))
 		again := q.LogDensity(z)
 		for j := range 3 {
-			a, b := z.Value.At(0, j)-0.3, z.Value.At(1, j)+2
-			e1, e2 := epsilon.At(0, j), epsilon.At(1, j)
-			if !(math.Hypot(a-0.5*e1, b+1.2*e1-3*e2) <= 1e-14) {
-				t.Errorf("column %d: z₀ − μ is (%v, %v), want Cε", j, a, b)
+			want := 0.0
+			for i := range 2 {
+				draw := mean[i] + sd[i]*epsilon.At(i, j)
+				if got := z.Value.At(i, j); !(math.Abs(got-draw) <= 1e-14) {
+					t.Errorf("z₀ is %v, want %v", got, draw)
+				}
+				want += logNormal(draw, mean[i], sd[i])
 			}
-			// The covariance is CCᵀ = (0.25, −0.6; −0.6, 10.44), with determinant 2.25.
-			want := -0.5*(10.44*a*a+2*0.6*a*b+0.25*b*b)/2.25 - math.Log(2*math.Pi*1.5)
 			for _, got := range []float64{logPrior.Value.At(0, j), again.Value.At(0, j)} {
-				if !(math.Abs(got-want) <= 1e-13) {
+				if !(math.Abs(got-want) <= 1e-14) {
 					t.Errorf("column %d: log q⁰ is %v, want %v", j, got, want)
 				}
 			}
@@ -39,14 +47,34 @@ func TestNormalDrawsAndDensitiesMatchTheirFormulas(t *testing.T) {
 	}
 }
 
+func TestDivergenceOfDiagonalNormalMatchesQuadrature(t *testing.T) {
+	var tape ad.Tape[float64]
+	mean, sd := []float64{0.3, -2}, []float64{0.5, 3}
+	q := hvae.DiagonalNormal[float64]{Mean: tape.Const(linalg.Column(mean...)), SD: tape.Const(linalg.Column(sd...))}
+	divergence := 0.0
+	for i := range mean {
+		divergence += integrate(func(z float64) float64 {
+			return math.Exp(logNormal(z, mean[i], sd[i])) * (logNormal(z, mean[i], sd[i]) - logNormal(z, 0, 1))
+		}, mean[i]-12*sd[i], mean[i]+12*sd[i], 2000)
+	}
+	wide := hvae.DiagonalNormal[float64]{Mean: ad.BroadcastTo(q.Mean, 2, 3), SD: q.SD}
+	if d := wide.Divergence(); d.Cols() != 3 || d.Value.Data[2] != q.Divergence().Scalar() {
+		t.Errorf("for a mean with three equal columns, the divergences are %v, want three times %v", d.Value, q.Divergence().Scalar())
+	}
+	if got := q.Divergence().Scalar(); !(math.Abs(got-divergence) <= 1e-11) {
+		t.Errorf("the divergence from N(0, I) is %v, want %v by quadrature", got, divergence)
+	}
+}
+
 func TestGradientsOfNormalMatchNumericalDerivatives(t *testing.T) {
+	rng := random.Stream(1, "normal gradients")
 	normals := func(rows, cols int) linalg.Matrix[float64] {
 		m := linalg.New[float64](rows, cols)
-		random.FillNormal(random.Stream(1, "normal gradients", rows, cols), m)
+		random.FillNormal(rng, m)
 		return m
 	}
 	// The gradient at z₀ reaches μ and C both through z₀ and through the density.
-	params := []linalg.Matrix[float64]{normals(4, 1), normals(4, 4), normals(4, 3)}
+	params := []linalg.Matrix[float64]{normals(4, 3), normals(4, 4), normals(4, 3)}
 	for name, f := range map[string]func(q hvae.Normal[float64], v *ad.Var[float64]) *ad.Var[float64]{
 		"Draw": func(q hvae.Normal[float64], v *ad.Var[float64]) *ad.Var[float64] {
 			z0, logPrior := q.Draw(v)

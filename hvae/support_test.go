@@ -34,6 +34,15 @@ func TestLogJacobianOfBoundedMatchesNumericalDerivatives(t *testing.T) {
 	}
 }
 
+func TestUnconstrainInvertsConstrain(t *testing.T) {
+	var tape ad.Tape[float64]
+	for _, c := range []struct{ v, lo, hi float64 }{{0.2, 0, 0.5}, {0.9, 0, 1}, {5, 1, math.Inf(1)}, {-3, -4, 2}} {
+		if got := hvae.Constrain(tape.Scalar(hvae.Unconstrain(c.v, c.lo, c.hi)), c.lo, c.hi).Scalar(); !(math.Abs(got-c.v) <= 1e-14) {
+			t.Errorf("for the interval (%v, %v), Constrain(Unconstrain(v)) is %v, want v = %v", c.lo, c.hi, got, c.v)
+		}
+	}
+}
+
 // uniformPrior is the target of the model z ~ uniform on (−6, 6)ˡ, x | z ~ N(z, I) for x = 0. Its latent variable
 // y ∈ ℝˡ is mapped to z.
 type uniformPrior struct{}
