@@ -17,7 +17,6 @@ const pixels = data.Side * data.Side
 
 type matrix = linalg.Matrix[float32]
 
-// An estimator estimates the evidence of images.
 type estimator struct {
 	model  model.Checkpoint
 	images Images
@@ -25,9 +24,8 @@ type estimator struct {
 	stepSizes []float64 // of the Steps − 1 Markov kernels of annealed importance sampling
 }
 
-// An estimate holds the results for one image in one run: the estimate by importance sampling, an upper bound on log
-// p_θ(x) from reverse paths (hvae.ReverseHIS), bounds from annealed importance sampling, and the mean acceptance rate of
-// its kernels. Unless x is simulated, reverse and upper are NaN.
+// An estimate holds the results for one image x in one run: the estimate by importance sampling, an upper bound from
+// reverse paths, and the results of annealed importance sampling. Unless x is simulated, reverse and upper are NaN.
 type estimate struct {
 	hvae.Evidence
 	reverse, lower, upper, acceptance float64
@@ -36,7 +34,7 @@ type estimate struct {
 // atOnce is the number of samples or Markov chains on one tape. It is a multiple of the SIMD vector length.
 const atOnce = 48
 
-// estimate returns the estimates for an image in a run. Memory use hardly depends on the Options.
+// estimate returns the estimate for an image in a run.
 func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, image int) (r estimate, err error) {
 	stream := func(purpose string, chain ...int) *rand.Rand {
 		return random.Stream(e.images.Seed, purpose, append([]int{run, image}, chain...)...)
@@ -52,7 +50,7 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 	if err != nil {
 		return r, err
 	}
-	r.Evidence, r.reverse = hvae.ImportanceEstimate(logs), math.NaN()
+	r.Evidence, r.reverse, r.upper = hvae.ImportanceEstimate(logs), math.NaN(), math.NaN()
 	if e.images.Set == nil {
 		logs, err = e.importance(ctx, t, x, z, stream("mnist eval reverse"))
 		if err != nil {
@@ -65,7 +63,6 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 	}
 	forward := func(chain int) *rand.Rand { return stream("mnist ais forward", chain) }
 	r.lower, r.acceptance, err = e.bound(ctx, x, matrix{}, forward)
-	r.upper = math.NaN()
 	if err == nil && e.images.Set == nil {
 		reverse := func(chain int) *rand.Rand { return stream("mnist ais reverse", chain) }
 		r.upper, _, err = e.bound(ctx, x, z, reverse)
@@ -74,7 +71,7 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 }
 
 // Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n], with a random stream for each image.
-// Therefore, each column of z is an exact draw from the posterior p_θ(z|x) of its image.
+// So each column of z is an exact draw from the posterior p_θ(z|x).
 func Simulate(c model.Checkpoint, n int, stream func(image int) *rand.Rand) (x, z matrix) {
 	x, z = linalg.New[float32](pixels, n), linalg.New[float32](c.Config.Latent, n)
 	var t ad.Tape[float32]
@@ -94,8 +91,8 @@ func Simulate(c model.Checkpoint, n int, stream func(image int) *rand.Rand) (x, 
 	return x, z
 }
 
-// importance returns e.Samples draws of log p̂_θ(x) for image x [784×1], with noise from rng. If z [ℓ×1] is given, their
-// paths end at z and differ in their momenta. Then z must be an exact draw from the posterior.
+// importance returns e.Samples draws of log p̂_θ(x) for image x [784×1]. If z [ℓ×1] is given, which must be an exact draw
+// from the posterior, the paths end at z and differ in their momenta.
 func (e *estimator) importance(ctx context.Context, t *ad.Tape[float32], x, z matrix, rng *rand.Rand,
 ) (logs []float64, err error) {
 	mean, std := e.encode(x)
@@ -172,13 +169,9 @@ func (e *estimator) tune(ctx context.Context) (err error) {
 	return err
 }
 
-// bound returns a stochastic bound on log p_θ(x) for image x [784×1], and the mean acceptance rate of the kernels:
-//
-//	z empty   log mean p̂_θ(x), a lower bound
-//	z given   −log mean 1/p̂_θ(x), an upper bound
-//
-// The means are over e.Chains chains. If z [ℓ×1] is given, the chains start from z, which must be an exact draw from the
-// posterior. Each chain draws its random numbers from its stream.
+// bound returns a stochastic bound on log p_θ(x) for image x [784×1], and the mean acceptance rate of the kernels. The
+// bound is log mean p̂_θ(x), a lower bound, where the mean is over e.Chains chains. If z [ℓ×1] is given, which must be an
+// exact draw from the posterior, the chains start from z, and the bound is −log mean 1/p̂_θ(x), an upper bound.
 func (e *estimator) bound(ctx context.Context, x, z matrix, stream func(chain int) *rand.Rand,
 ) (bound, acceptance float64, err error) {
 	sign := 1.0

@@ -17,9 +17,8 @@ import (
 	"hvae/mnist/model"
 )
 
-// An Evaluation is the result of evaluating a model in one or more runs. Each run binarises the images again. ELBO and
-// NLL are means over runs, ELBOSD and NLLSD are standard deviations over runs, and ImageELBO and ImageNLL are means over
-// runs for each image.
+// An Evaluation is the result of evaluating a model in one or more runs, each of which binarises the images again.
+// ELBOSD and NLLSD are standard deviations over runs. All other statistics are means over images, runs or both.
 type Evaluation struct {
 	ELBO    Number `json:"elbo"` // nats, negative; undefined if a sample has diverged
 	ELBOSD  Number `json:"elbo_sd"`
@@ -31,11 +30,9 @@ type Evaluation struct {
 	Data    string `json:"data"`       // name of the images
 	Trained string `json:"trained_on"` // name of the training images; "" if the checkpoint lacks it
 
-	// TailShape is the tail shape of the importance weights (hvae.Evidence), averaged over images and runs. HeavyTails is
-	// the fraction of heavy tails, which indicate unreliable estimates. Both are undefined if any tail shape is NaN or
-	// infinite, for example with fewer than 100 samples.
-	TailShape  Number `json:"tail_shape"`
-	HeavyTails Number `json:"heavy_tails"`
+	// Both are undefined if any tail shape is NaN or infinite, for example with fewer than 100 samples.
+	TailShape  Number `json:"tail_shape"`         // of the importance weights (hvae.Evidence)
+	HeavyTails Number `json:"heavy_tails"`        // fraction of heavy tails, which indicate unreliable estimates
 	Diverged   int    `json:"diverged,omitempty"` // number of samples that have diverged
 
 	*Reverse // nil unless the images are simulated
@@ -46,7 +43,7 @@ type Evaluation struct {
 	ImageNLL  []float64 `json:"image_nll,omitempty"`
 }
 
-// Images describes the images on which a model is evaluated. Each run binarises or draws them again.
+// Images describes the images on which a model is evaluated.
 type Images struct {
 	Set  *data.Set // dataset whose first N test images are evaluated; nil for N images drawn from the model
 	N    int
@@ -57,9 +54,8 @@ type Images struct {
 type Options struct {
 	Samples, Runs int // numbers of importance samples per image and of runs
 
-	// Settings of annealed importance sampling (hvae.AIS) from the encoder's variational prior to the posterior. Its
-	// bounds on the evidence do not use the flow, so they check the flow's estimates independently.
-	Steps  int // K, the number of steps from the prior to the posterior
+	// Annealed importance sampling (hvae.AIS) does not use the flow, so it checks the flow's estimates independently.
+	Steps  int // K, the number of steps from the encoder's variational prior to the posterior
 	Chains int // number of Markov chains for each image; if it is 0, no bounds are computed
 }
 
@@ -92,30 +88,35 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options,
 		e.TailShape, e.HeavyTails = undefined, undefined
 	}
 	runs := slices.Collect(slices.Chunk(estimates, images.N))
+	ofImages := make([][]estimate, images.N) // the estimates for each image in all runs
+	for i, x := range estimates {
+		ofImages[i%images.N] = append(ofImages[i%images.N], x)
+	}
 	elbo := func(x estimate) float64 { return x.ELBO }
 	nll := func(x estimate) float64 { return -x.Log }
-	e.ELBO, e.ELBOSD = MeanSD(perRun(runs, elbo))
-	e.NLL, e.NLLSD = MeanSD(perRun(runs, nll))
+	e.ELBO, e.ELBOSD = MeanSD(means(runs, elbo))
+	e.NLL, e.NLLSD = MeanSD(means(runs, nll))
 	if !finite(e.NLL) || math.IsInf(float64(e.ELBO), 0) {
 		return Evaluation{}, fmt.Errorf("the evaluation is not finite (ELBO %v, NLL %v): "+
 			"the model is damaged or has diverged", e.ELBO, e.NLL)
 	}
-	e.ImageNLL = perImage(runs, nll)
+	e.ImageNLL = means(ofImages, nll)
 	if e.Diverged == 0 {
-		e.ImageELBO = perImage(runs, elbo)
+		e.ImageELBO = means(ofImages, elbo)
 	}
 	if images.Set == nil {
-		e.Reverse = newReverse(runs)
+		e.Reverse = new(Reverse)
+		e.ReverseUpper, e.ReverseUpperSE = MeanSE(means(ofImages, func(x estimate) float64 { return x.reverse }))
+		e.ReverseGap, e.ReverseGapSE = MeanSE(means(ofImages, func(x estimate) float64 { return x.reverse - x.Log }))
 	}
 	if o.Chains > 0 {
-		e.Bounds = newBounds(o, runs)
+		e.Bounds = newBounds(o, ofImages)
 	}
 	e.Seconds = time.Since(began).Seconds()
 	return e, nil
 }
 
-// estimateAll returns the estimates for all images in the first run, in the second run, and so on. It computes several
-// images at the same time.
+// estimateAll returns the estimates for all images in the first run, in the second run, and so on.
 func estimateAll(ctx context.Context, e *estimator, stderr io.Writer) ([]estimate, error) {
 	line := progress.New(stderr, 0, func(time.Duration) string { return fmt.Sprintf("evaluating %d images", e.images.N) })
 	if e.Chains > 0 {
@@ -145,10 +146,11 @@ func estimateAll(ctx context.Context, e *estimator, stderr io.Writer) ([]estimat
 
 // String returns the results as lines of text: ELBO, NLL, tail shape and bounds.
 func (e Evaluation) String() string {
-	s := fmt.Sprintf("ELBO %s\nNLL  %s\n", PlusMinus(e.ELBO, e.ELBOSD), PlusMinus(e.NLL, e.NLLSD))
+	elbo := PlusMinus(e.ELBO, e.ELBOSD)
 	if e.Diverged > 0 {
-		s = fmt.Sprintf("ELBO undefined, because %d samples have diverged\nNLL  %s\n", e.Diverged, PlusMinus(e.NLL, e.NLLSD))
+		elbo = fmt.Sprintf("undefined, because %d samples have diverged", e.Diverged)
 	}
+	s := fmt.Sprintf("ELBO %s\nNLL  %s\n", elbo, PlusMinus(e.NLL, e.NLLSD))
 	if finite(e.TailShape) {
 		s += fmt.Sprintf("tail shape of the importance weights %.2f, above %.3g for %.0f %% of the images\n",
 			e.TailShape, hvae.Evidence{Draws: e.Samples}.TailLimit(), 100*e.HeavyTails)

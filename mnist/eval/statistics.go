@@ -54,8 +54,7 @@ func PlusMinus(v, err Number) string {
 	return fmt.Sprintf("%v ± %.2f", v, err)
 }
 
-// Bounds holds bounds on log p(x) from annealed importance sampling, averaged over images and runs.
-// Standard errors are computed over images.
+// Bounds holds bounds on log p(x) from annealed importance sampling. Standard errors are computed over images.
 type Bounds struct {
 	Method     string `json:"method"`
 	Steps      int    `json:"steps"`
@@ -71,10 +70,10 @@ type Bounds struct {
 	Acceptance Number `json:"acceptance"`
 }
 
-// newBounds returns the Bounds computed from the estimates of all runs.
-func newBounds(o Options, runs [][]estimate) *Bounds {
+// newBounds returns the Bounds computed from the estimates for each image in all runs.
+func newBounds(o Options, images [][]estimate) *Bounds {
 	b := &Bounds{Method: "ais", Steps: o.Steps, Chains: o.Chains}
-	over := func(value func(e estimate) float64) (mean, se Number) { return MeanSE(perImage(runs, value)) }
+	over := func(value func(e estimate) float64) (mean, se Number) { return MeanSE(means(images, value)) }
 	b.Lower, b.LowerSE = over(func(e estimate) float64 { return e.lower })
 	b.Upper, b.UpperSE = over(func(e estimate) float64 { return e.upper })
 	b.Gap, b.GapSE = over(func(e estimate) float64 { return e.upper - e.lower })
@@ -83,8 +82,7 @@ func newBounds(o Options, runs [][]estimate) *Bounds {
 	return b
 }
 
-// Reverse holds an upper bound on log p(x) from paths that end at exact posterior draws (hvae.ReverseHIS), averaged over
-// images and runs. Standard errors are computed over images.
+// Reverse holds an upper bound on log p(x) from paths that end at exact posterior draws (hvae.ReverseHIS).
 type Reverse struct {
 	ReverseUpper   Number `json:"reverse_upper"`
 	ReverseUpperSE Number `json:"reverse_upper_se"`
@@ -92,33 +90,14 @@ type Reverse struct {
 	ReverseGapSE   Number `json:"reverse_gap_se"`
 }
 
-// newReverse returns the Reverse computed from the estimates of all runs.
-func newReverse(runs [][]estimate) *Reverse {
-	r := &Reverse{}
-	r.ReverseUpper, r.ReverseUpperSE = MeanSE(perImage(runs, func(e estimate) float64 { return e.reverse }))
-	r.ReverseGap, r.ReverseGapSE = MeanSE(perImage(runs, func(e estimate) float64 { return e.reverse - e.Log }))
-	return r
-}
-
-// perImage returns the mean of a value over all runs for each image.
-func perImage(runs [][]estimate, value func(e estimate) float64) []float64 {
-	means := make([]float64, len(runs[0]))
-	for _, images := range runs {
-		for i, e := range images {
-			means[i] += value(e) / float64(len(runs))
-		}
-	}
-	return means
-}
-
-// perRun returns the mean of a value over all images for each run.
-func perRun(runs [][]estimate, value func(e estimate) float64) (means []float64) {
-	for _, images := range runs {
+// means returns the mean of a value over each group of estimates.
+func means(groups [][]estimate, value func(e estimate) float64) (all []float64) {
+	for _, group := range groups {
 		mean := 0.0
-		for _, e := range images {
-			mean += value(e) / float64(len(images))
+		for _, e := range group {
+			mean += value(e) / float64(len(group))
 		}
-		means = append(means, mean)
+		all = append(all, mean)
 	}
-	return means
+	return all
 }
