@@ -1,7 +1,6 @@
 // Package data provides the images of section 4.2 of the HVAE paper, the MNIST handwritten digits (LeCun, Cortes and
-// Burges). It downloads and reads the original files, splits off validation images, and binarises images at random. It
-// also reads other images of 28 × 28 pixels from files with the same names and format. The file synthetic.go has
-// built-in images, which need no files.
+// Burges). It downloads and reads MNIST's files, or reads other images of 28 × 28 pixels from files with the same names
+// and format. The file synthetic.go has built-in images, which need no files.
 package data
 
 import (
@@ -57,9 +56,8 @@ const (
 )
 
 // Load returns the built-in images if folder is Synthetic, and otherwise the images in the folder. If folder is "",
-// Load uses $HVAE_MNIST or, if that is not set, a folder in the user's cache. The files of a dataset have the names of
-// the MNIST files, also with a dot (train-images.idx3-ubyte), and may be compressed (.gz). Load downloads missing MNIST
-// files into the folder, and prints a line for each download.
+// Load uses $HVAE_MNIST or, if that is not set, a folder in the user's cache. The files have MNIST's names, also with a
+// dot (train-images.idx3-ubyte), and may be compressed (.gz). Load downloads missing MNIST files into the folder.
 func Load(folder string, stderr io.Writer) (set Set, err error) {
 	set, err = LoadTest(folder, stderr)
 	if err != nil || set.Name == Synthetic {
@@ -100,18 +98,16 @@ func LoadTest(folder string, stderr io.Writer) (set Set, err error) {
 // locate returns the absolute path of the folder of the images, or Synthetic.
 func locate(folder string) (string, error) {
 	folder = cmp.Or(folder, os.Getenv("HVAE_MNIST"))
-	if folder == Synthetic {
+	switch _, err := os.Stat(folder); {
+	case folder == Synthetic:
 		return folder, nil
-	}
-	if folder == "" {
+	case folder == "":
 		cache, err := os.UserCacheDir()
 		if err != nil {
 			return "", fmt.Errorf("there is no cache folder for the MNIST files (%w): specify a folder with -data", err)
 		}
 		return filepath.Join(cache, "hvae-mnist"), nil
-	}
-	// Do not create the folder, because its name may be misspelt.
-	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+	case errors.Is(err, fs.ErrNotExist): // do not create the folder, because its name may be misspelt
 		return "", fmt.Errorf("there is no folder %s: set -data or $HVAE_MNIST to the folder of the image files, "+
 			"create it to download MNIST into it, or use -data %s for built-in images", folder, Synthetic)
 	}
@@ -142,9 +138,9 @@ func Binarise[T linalg.Float](x linalg.Matrix[T], j int, image []byte, rng *rand
 	}
 }
 
-// MeanLogit returns the mean of log(m/(1 − m)) over the images with the given indices, where m ∈ [0, 1] is the mean of
-// an image's pixels divided by 255. It ignores images with m = 0 or m = 1, and returns 0 if no images remain. The
-// result initialises the decoder's last bias.
+// MeanLogit returns the initial value of the decoder's last bias: the mean of log(m/(1 − m)) over the images with the
+// given indices, where m is the mean of an image's pixels divided by 255. It ignores images with m = 0 or m = 1, and
+// returns 0 if no images remain.
 func MeanLogit(images Images, indices []int) float64 {
 	sum, n := 0.0, 0
 	for _, i := range indices {
@@ -160,8 +156,7 @@ func MeanLogit(images Images, indices []int) float64 {
 	return sum / float64(max(n, 1))
 }
 
-// A file describes an MNIST file. The digest is the hexadecimal SHA-256 of the decompressed file, because compressed
-// copies of the same file may differ.
+// A file describes an MNIST file. The digest is the hexadecimal SHA-256 of the decompressed file.
 type file struct{ name, digest string }
 
 var (
@@ -170,8 +165,7 @@ var (
 	mnistDigest = "626406b879f816a1a33f889ac0273780bee64e9fe8de6a2e9686114d049e77d8" // SHA256 of the Set of both files
 )
 
-// obtain reads the images of file f in a folder. If f does not exist, obtain downloads it, unless the other file of the
-// dataset has images other than MNIST's.
+// obtain reads the images of file f in a folder, or downloads it, unless the other file has images other than MNIST's.
 func obtain(folder string, f, other file, stderr io.Writer) (Images, error) {
 	images, err := f.read(folder)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -184,8 +178,7 @@ func obtain(folder string, f, other file, stderr io.Writer) (Images, error) {
 	return f.download(folder, stderr)
 }
 
-// maxImages is the maximum number of images in a file. The pixels of that many images take 784 MB.
-const maxImages = 1_000_000
+const maxImages = 1_000_000 // maximum number of images in a file, which take 784 MB
 
 // read returns the images in the file with the name f.name, possibly with a dot or compressed. If there is none, the
 // error wraps fs.ErrNotExist.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
@@ -21,12 +20,9 @@ import (
 
 const train, test = "train-images-idx3-ubyte", "t10k-images-idx3-ubyte"
 
-// idx returns an IDX file with n images of arbitrary pixels.
+// idx returns an IDX file with n < 256 images of arbitrary pixels.
 func idx(n int) []byte {
-	var b []byte
-	for _, v := range []uint32{2051, uint32(n), Side, Side} {
-		b = binary.BigEndian.AppendUint32(b, v)
-	}
+	b := []byte{0, 0, 8, 3, 0, 0, 0, byte(n), 0, 0, 0, Side, 0, 0, 0, Side}
 	for i := range n * pixels {
 		b = append(b, byte(i*i>>3))
 	}

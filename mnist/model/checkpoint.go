@@ -24,8 +24,8 @@ type Checkpoint struct {
 	DataSHA256 string // SHA-256 of the dataset (data.Set.SHA256)
 }
 
-// numbers returns pointers to the fields that are stored as JSON, keyed by their names in the metadata. The map
-// contains Draws and Importance only if draws is true, as for models that were trained with Draws > 0.
+// numbers returns pointers to the fields that are stored as JSON, by their names in the metadata, where draws and
+// importance occur only if draws is true.
 func (c *Checkpoint) numbers(draws bool) map[string]any {
 	all := map[string]any{
 		"K": &c.Config.K, "latent": &c.Config.Latent, "vary_eps": &c.Config.VaryEps,
@@ -60,8 +60,7 @@ func (c Checkpoint) Encode() []byte {
 }
 
 // DecodeCheckpoint decodes the bytes of model.safetensors. It returns an error if the format or the digest is wrong, or
-// if a tensor is missing or unknown, has a wrong shape, or is not finite. Before it returns an error, it allocates at
-// most a small multiple of len(b) bytes.
+// if a tensor is missing, unknown or not finite, or has a wrong shape. Before that, it allocates O(len(b)) bytes.
 func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	c := Checkpoint{Network: new(Network[float32])}
 	f, err := safetensors.Decode(b)
@@ -86,34 +85,28 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 		return c, fmt.Errorf("its metadata describes an invalid model: %w", err)
 	}
 	c.Network = describe[float32](c.Config)
-	return c, c.load(f)
-}
-
-// load sets the parameters to the tensors of a file.
-func (n *Network[T]) load(f safetensors.File) error {
 	tensors := map[string]safetensors.Tensor{}
 	for _, t := range f.Tensors {
 		tensors[t.Name] = t
 	}
-	// Damaged metadata may describe a huge model, so check all tensors before allocating memory for parameters.
-	params := n.params()
+	params := c.params()
 	for _, p := range params {
 		t, ok := tensors[p.Name]
 		if !ok || !slices.Equal(t.Shape, p.shape) {
-			return fmt.Errorf("tensor %q is missing, or its shape is not %v", p.Name, p.shape)
+			return c, fmt.Errorf("tensor %q is missing, or its shape is not %v", p.Name, p.shape)
 		}
 		if !linalg.Finite(linalg.Column(t.Data...)) {
-			return fmt.Errorf("tensor %q is not finite", p.Name)
+			return c, fmt.Errorf("tensor %q is not finite", p.Name)
 		}
 	}
-	if len(f.Tensors) != len(params) {
-		return fmt.Errorf("there are %d tensors, but this model has %d", len(f.Tensors), len(params))
+	if len(tensors) != len(params) {
+		return c, fmt.Errorf("there are %d tensors, but this model has %d", len(tensors), len(params))
 	}
 	for _, p := range params {
-		p.allocate()
+		p.allocate() // only now, because damaged metadata may describe a huge model
 		for i, at := range p.order() {
-			p.Value.Data[at] = T(tensors[p.Name].Data[i])
+			p.Value.Data[at] = tensors[p.Name].Data[i]
 		}
 	}
-	return nil
+	return c, nil
 }

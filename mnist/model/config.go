@@ -20,11 +20,8 @@ type Config struct {
 	VaryEps   bool   `json:"vary-eps"`  // whether each leapfrog step has separate step sizes ε
 	Latent    int    `json:"latent"`    // ℓ, the number of latent dimensions
 
-	// The training bound uses the mean of log p̂ over Draws draws per image or, if Importance is true, the
-	// logarithm of the mean of p̂. If Draws is 0, it uses a single draw of log p̂ for an HVAE, and a single draw with
-	// the divergence in closed form for a VAE (Network.ELBO).
-	Draws      int  `json:"draws"`
-	Importance bool `json:"importance"`
+	Draws      int  `json:"draws"`      // L of the training bound (Network.ELBO); 0 for one draw, or VAEBound for a VAE
+	Importance bool `json:"importance"` // whether the bound is the logarithm of the mean of p̂
 
 	Eps   float64 `json:"eps"`   // initial ε of the flow; 0 for the default value
 	Alpha float64 `json:"alpha"` // initial α_k of the flow; 0 for the default value
@@ -75,11 +72,10 @@ func (c Config) String() string {
 	return s
 }
 
-// StepCost returns the number of multiply-adds of a training step for one image, without multiplications by padding,
-// which convolutions skip. A forward pass takes e multiply-adds in the encoder (c of them in conv1) and d in the
-// decoder. For K = 0, a training step takes 3e − c + 3d, because conv1 needs no gradient of its input. For K > 0, it
-// takes 3e − c + 6(K + 1)d, because ∇U takes 2d at each of K + 1 points, and its derivative takes 4d. With L draws per
-// image, the decoder's part is multiplied by L.
+// StepCost returns the number of multiply-adds of a training step for one image. A forward pass takes e multiply-adds in
+// the encoder (c of them in conv1, which needs no gradient of its input) and d in the decoder. A step takes 3e − c + 3d
+// for K = 0 and otherwise 3e − c + 6(K + 1)d, because ∇U takes 2d at each of K + 1 points, and its derivative takes 4d.
+// With L draws per image, the decoder's part is multiplied by L.
 func (c Config) StepCost() int {
 	decoder := conv1.MultiplyAdds() + conv2.MultiplyAdds() + conv3.MultiplyAdds() + hidden*(code+c.Latent)
 	encoder, passes := decoder+hidden*c.Latent, 3

@@ -12,9 +12,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// A param is a parameter of a network. A checkpoint stores it as a tensor with its Name and Shape. The tensor has
-// PyTorch's layout, in which images are flattened as (channel, row, column). The matrix Value has the layout of the
-// compute kernels, in which images are flattened as (row, column, channel).
+// A param is a parameter of a network. A checkpoint stores it as a tensor in PyTorch's layout, in which images are
+// flattened as (channel, row, column). In the matrix Value, they are flattened as (row, column, channel).
 type param[T linalg.Float] struct {
 	hvae.Param[T]
 	shape        []int   // of the tensor
@@ -63,9 +62,8 @@ func dense[T linalg.Float](name string, out, in int) layer[T] {
 	return layer[T]{weight: weight, bias: newParam[T](name+".bias", 0, 0, out)}
 }
 
-// convolution returns a layer for a convolution or its transpose, whose output has the given number of channels.
-// PyTorch's weights have the shape (out, in, 5, 5) for a convolution and (in, out, 5, 5) for a transposed convolution,
-// which exchanges in and out. So both have the same shape.
+// convolution returns a layer for a convolution or its transpose, whose output has the given number of channels. Both
+// have weights of the same shape, (out, in, 5, 5), where in and out refer to the convolution.
 func convolution[T linalg.Float](name string, g *conv.Geometry, channels int) layer[T] {
 	l := dense[T](name, channels, g.Taps())
 	spread := 1 / math.Sqrt(float64(g.In()+g.Out()))
@@ -130,10 +128,10 @@ func describe[T linalg.Float](c Config) *Network[T] {
 	}
 	eps, alpha := cmp.Or(c.Eps, 0.2), cmp.Or(c.Alpha, 0.9)
 	f.stepSize = newParam[T]("flow.step_size_logit", hvae.Unconstrain(eps, 0, maxEps), 0, rows, c.Latent)
-	if c.Tempering == "fixed" {
+	switch c.Tempering {
+	case "fixed":
 		f.temperature = newParam[T]("flow.log_temperature", hvae.Unconstrain(math.Sqrt(1.5), 1, inf), 0, 1)
-	}
-	if c.Tempering == "free" || c.Tempering == "untied" {
+	case "free", "untied":
 		f.alpha = newParam[T]("flow.alpha_logit", hvae.Unconstrain(alpha, 0, 1), 0, c.K)
 	}
 	if c.Tempering == "untied" {
@@ -145,10 +143,9 @@ func describe[T linalg.Float](c Config) *Network[T] {
 var inf = math.Inf(1)
 
 // New returns a network with its initial parameters. Weights are drawn from N(0, 1/(n_in + n_out)), where n_in and
-// n_out are the numbers of elements of the layer's input and output image or vector, for example 28·28 and 14·14·16 in
-// conv1. The decoder's last bias is outputBias, and all other biases are zero. The flow starts with ε = 0.2, fixed
-// tempering with 1/β₀ = 1.5, and free and untied tempering with α_k = 0.9. Untied tempering starts with s = Π 1/α_k for
-// the momentum's standard deviation. Config.Eps and Config.Alpha change ε and α_k.
+// n_out are the sizes of the layer's input and output, for example 28·28 and 14·14·16 in conv1. The decoder's last bias
+// is outputBias, and all other biases are zero. The flow starts with ε = 0.2 (or Config.Eps), α_k = 0.9 (or
+// Config.Alpha), 1/β₀ = 1.5 for fixed tempering, and s = Π 1/α_k for untied tempering.
 func New[T linalg.Float](c Config, outputBias float64, seed uint64) *Network[T] {
 	n := describe[T](c)
 	n.decoder.deconv3.bias.mean = outputBias
@@ -191,21 +188,19 @@ func (n *Network[T]) Params() (all []*hvae.Param[T]) {
 	return all
 }
 
-// WithoutFlow returns a network with the same encoder and decoder, but without the flow. Its estimate of the evidence is
-// p̂_θ(x) = p_θ(x, z₀)/q(z₀|x).
+// WithoutFlow returns a network with the same encoder and decoder, but without the flow.
 func (n *Network[T]) WithoutFlow() *Network[T] {
 	c := Config{Kind: n.Config.Kind, Tempering: "none", Latent: n.Config.Latent}
 	return &Network[T]{Config: c, encoder: n.encoder, decoder: n.decoder}
 }
 
-// SetEncoderAndDecoder replaces the encoder and decoder by those of another network with the same ℓ. Both networks then
-// share their parameters.
+// SetEncoderAndDecoder replaces the encoder and decoder by those of another network with the same ℓ, without copying.
 func (n *Network[T]) SetEncoderAndDecoder(other *Network[T]) {
 	n.encoder, n.decoder = other.encoder, other.decoder
 }
 
-// On returns the network on a tape, where record returns the variable of each parameter. For example, record is the
-// method Var of a block. The network is valid until the tape is reset.
+// On returns the network on a tape, where record, such as the method Var of a block, returns the variable of each
+// parameter. The network is valid until the tape is reset.
 func (n Network[T]) On(record func(p *hvae.Param[T]) *ad.Var[T]) *Network[T] {
 	for _, l := range n.layers() {
 		l.w, l.b = record(&l.weight.Param), record(&l.bias.Param)

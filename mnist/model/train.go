@@ -9,10 +9,8 @@ import (
 )
 
 // BlockSize returns the number of images in each block of a batch of n images. With leapfrog steps, a block has 16
-// images (one SIMD vector of float32), because their activations fit into a core's cache. Without leapfrog steps, larger
-// blocks are faster, because each block reads all weights from memory. The batch is then split into blocks of similar
-// size, with at most 64 images each. For most n, the number of blocks is even. All draws of an image are in one block,
-// so blocks have fewer images if there are several draws per image.
+// columns (one SIMD vector of float32), because their activations fit into a core's cache. Without leapfrog steps,
+// larger blocks are faster, because each block reads all weights: usually an even number of blocks of at most 64 images.
 func (c Config) BlockSize(n int) int {
 	const vector, quarter, largest = 16, 4, 64 // quarter of a vector
 	switch {
@@ -25,9 +23,8 @@ func (c Config) BlockSize(n int) int {
 	return (n + quarter*blocks - 1) / (quarter * blocks) * quarter
 }
 
-// Bound returns the training bound for the settings, with which an hvae.Trainer trains a network by Algorithm 2. Its
-// columns are images. The function binarise sets column j of x [784×B] to a binarisation of the image with the given
-// index. It may draw random numbers from rng, the random stream of the column, and must be safe for concurrent use.
+// Bound returns the bound that training maximises (Algorithm 2). The function binarise sets column j of x [784×B] to a
+// binarisation of an image with random numbers from rng, and must be safe for concurrent use.
 func Bound[T linalg.Float](s Settings, n *Network[T], binarise func(x linalg.Matrix[T], j, image int, rng *rand.Rand),
 ) hvae.Bound[T] {
 	return func(b *hvae.Block[T]) *ad.Var[T] {

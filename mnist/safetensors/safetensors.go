@@ -6,8 +6,7 @@
 //	          "__metadata__": {"key": "value"}}
 //	the rest  the elements of the arrays, little-endian, at the offsets in the header
 //
-// Decode checks all lengths and offsets, so it is safe for untrusted files. Error messages quote at most 80 characters
-// of a file at a time.
+// Decode is safe for untrusted files, and its errors quote at most 80 characters of a file at a time.
 package safetensors
 
 import (
@@ -39,7 +38,6 @@ const metadataKey = "__metadata__"
 // "key=value\n" of all other metadata, sorted by key, followed by the bytes after the header.
 const DigestKey = "sha256"
 
-// digest returns the digest of a file with the given metadata and the given bytes after the header.
 func digest(meta map[string]string, data []byte) string {
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
@@ -72,14 +70,10 @@ func (e entry) size() float64 {
 	return size
 }
 
-// Encode returns the encoded file. Equal Files have equal encodings. The encoded metadata contain the digest, but
-// Encode does not change f.Metadata. The number of elements of each tensor must match its shape.
+// Encode returns the encoded file, whose metadata contain the digest. Equal Files have equal encodings. The number of
+// elements of each tensor must match its shape.
 func (f File) Encode() []byte {
-	size := 0
-	for _, t := range f.Tensors {
-		size += 4 * len(t.Data)
-	}
-	data, entries := make([]byte, 0, size), []byte(nil)
+	var data, entries []byte
 	for _, t := range f.Tensors {
 		begin := len(data)
 		data, _ = binary.Append(data, binary.LittleEndian, t.Data) // cannot fail for []float32
