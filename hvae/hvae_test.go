@@ -50,6 +50,21 @@ func TestAdamaxMatchesItsFormula(t *testing.T) {
 	}
 }
 
+// RMSProp must follow TensorFlow 1: v ← v + (1 − 0.9)(g² − v), θ ← θ + rate·g/√(v + 10⁻¹⁰), where v = 1 at the start.
+func TestRMSPropMatchesItsFormula(t *testing.T) {
+	o := hvae.RMSProp[float64]{Rate: 0.01}
+	theta, averages, want, v := []float64{1}, linalg.Column(o.Start()...), 1.0, 1.0
+	gradients := append([]float64{3, -1, 0, 100}, make([]float64, 300)...) // the zeros reduce v below 10⁻¹⁰,
+	for i, g := range append(gradients, 1e-5) {                            // so 10⁻¹⁰ matters in the last step
+		o.Ascend(i+1, theta, []float64{g}, averages)
+		v += (g*g - v) * (1 - 0.9)
+		want += 0.01 * g / math.Sqrt(v+1e-10)
+		if !(math.Abs(theta[0]-want) <= 1e-12) {
+			t.Fatalf("θ is %v after step %d, want %v", theta[0], i+1, want)
+		}
+	}
+}
+
 func TestImportanceBoundIsTheLogarithmOfTheMean(t *testing.T) {
 	logs := linalg.Of(1, 6, []float64{-1, -2.5, 0.3, -1001, -1000, -1002}) // two columns of three draws
 	var tape ad.Tape[float64]
