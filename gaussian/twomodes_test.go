@@ -42,15 +42,6 @@ func TestTwoModesPrintsTheStoredRows(t *testing.T) {
 	if diff := cmp.Diff(want[:8], decode[modeRow](t, printed.String()), almost); diff != "" || status != 130 {
 		t.Errorf("status %d, stderr %q, rows (-want +got):\n%s", status, stderr.String(), diff)
 	}
-	var widths []int
-	for i, r := range want[:2] {
-		for line := range strings.Lines(options{}.modesTable(r, i == 0)) {
-			widths = append(widths, len([]rune(line)))
-		}
-	}
-	if len(widths) != 4 || widths[1] != widths[2] || widths[1] != widths[3] {
-		t.Errorf("the title, the header and two rows have the widths %v, want equal widths after the title", widths)
-	}
 }
 
 func TestSummaryOfDraws(t *testing.T) {
@@ -93,34 +84,29 @@ func get(path string) (status int, body string) {
 }
 
 func TestViewShowsNumbersAndFiguresForItsSettings(t *testing.T) {
-	for _, f := range []model.TwoModesFlow{
-		{Tempering: "fixed", PriorSD: 1.5, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1, K: 64},
-		{Tempering: "none", PriorSD: 0.5, MomentumSD: 1, InvSqrtBeta0: 1, StepSize: 0.5, K: 1},
-		{Tempering: "untied", PriorSD: 1.5, MomentumSD: 2.5, InvSqrtBeta0: 9, StepSize: 0.01, K: 256},
-	} {
-		settings, err := json.Marshal(f)
-		draws, drawErr := f.Draw(t.Context(), 2000, random.Stream(5, "two modes page"), false)
-		paths, pathErr := f.Draw(t.Context(), 4, random.Stream(5, "two modes page paths"), true)
-		if err := errors.Join(err, drawErr, pathErr); err != nil {
-			t.Fatal(err)
+	f := model.TwoModesFlow{Tempering: "untied", PriorSD: 1.5, MomentumSD: 2.5, InvSqrtBeta0: 9, StepSize: 0.01, K: 256}
+	settings, err := json.Marshal(f)
+	draws, drawErr := f.Draw(t.Context(), 2000, random.Stream(5, "two modes page"), false)
+	paths, pathErr := f.Draw(t.Context(), 4, random.Stream(5, "two modes page paths"), true)
+	if err := errors.Join(err, drawErr, pathErr); err != nil {
+		t.Fatal(err)
+	}
+	r := summariseModes(f, draws)
+	wants := []string{
+		fmt.Sprintf("ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f</b>", r.ELBO, r.Variance),
+		fmt.Sprintf("nearest mode <b>%.2f</b>,\n  <b>%.1f %%</b> of 2000 draws change mode", r.EndSD, r.ChangedMode),
+	}
+	plane, energy := pathCharts(paths, "Paths in the plane")
+	for _, chart := range []plot.Chart{plane, energy} {
+		for i := range chart.Series {
+			chart.Series[i].Label = ""
 		}
-		r := summariseModes(f, draws)
-		status, view := get("/view?flow=" + url.QueryEscape(string(settings)))
-		wants := []string{
-			fmt.Sprintf("ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f</b>", r.ELBO, r.Variance),
-			fmt.Sprintf("nearest mode <b>%.2f</b>,\n  <b>%.1f %%</b> of 2000 draws change mode", r.EndSD, r.ChangedMode),
-		}
-		plane, energy := pathCharts(paths, "Paths in the plane")
-		for _, chart := range []plot.Chart{plane, energy} {
-			for i := range chart.Series {
-				chart.Series[i].Label = ""
-			}
-			wants = append(wants, string(chart.SVG()))
-		}
-		for _, want := range wants {
-			if status != 200 || !strings.Contains(view, want) {
-				t.Errorf("the view for %s (status %d) does not contain %.100q", settings, status, want)
-			}
+		wants = append(wants, string(chart.SVG()))
+	}
+	status, view := get("/view?flow=" + url.QueryEscape(string(settings)))
+	for _, want := range wants {
+		if status != 200 || !strings.Contains(view, want) {
+			t.Errorf("the view for %s (status %d) does not contain %.100q", settings, status, want)
 		}
 	}
 }
