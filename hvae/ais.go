@@ -36,7 +36,7 @@ type AIS[T linalg.Float] struct {
 // log p_θ(x, z) or log q⁰(z) is NaN where a chain starts, for example because an element of SD is 0.
 func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (
 	end *Particles[T], logEstimates []float64, err error) {
-	return a.run(ctx, a.draw(streams), streams, func(i int) int { return i })
+	return a.run(ctx, a.draw(streams), streams, ascending, func(int, float64) {})
 }
 
 // Reverse runs the chains backwards from exact draws z [ℓ×B] from the posterior p_θ(z|x). It returns their last states
@@ -45,13 +45,14 @@ func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (
 // then x ~ p_θ(x|z), this z is an exact draw from p_θ(z|x).
 func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand) (
 	end *Particles[T], logEstimates []float64, err error) {
-	return a.run(ctx, z, streams, func(i int) int { return a.Steps - i })
+	return a.run(ctx, z, streams, func(i int) int { return a.Steps - i }, func(int, float64) {})
 }
 
-// run starts chains at z and applies the kernels with the numbers kernel(1), …, kernel(K−1). At each of the K states of a
-// chain, it adds log p^(k+1)(z)/p^k(z) = (log p_θ(x, z) − log q⁰(z))/K to log p̂_θ(x).
-func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand, kernel func(i int) int) (
-	*Particles[T], []float64, error) {
+// run starts chains at z and applies the kernels with the numbers kernel(1), …, kernel(K−1). It calls adapt with i and
+// the mean acceptance probability of kernel(i). At each of the K states of a chain, it adds log p^(k+1)(z)/p^k(z) =
+// (log p_θ(x, z) − log q⁰(z))/K to log p̂_θ(x).
+func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand, kernel func(i int) int,
+	adapt func(i int, rate float64)) (*Particles[T], []float64, error) {
 	mustNotBeNil("the context", ctx == nil)
 	p, err := a.At(z)
 	if err != nil {
@@ -63,7 +64,9 @@ func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Ra
 			return nil, nil, err
 		}
 		if i > 0 {
-			p.Acceptance += a.Move(p, kernel(i), streams)
+			rate := a.Move(p, kernel(i), streams)
+			p.Acceptance += rate
+			adapt(i, rate)
 		}
 		for j := range logEstimates {
 			logEstimates[j] += (float64(p.logJoint[j]) - float64(p.logPrior[j])) / float64(a.Steps)
@@ -73,43 +76,38 @@ func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Ra
 	return p, logEstimates, nil
 }
 
+func ascending(i int) int { return i }
+
 // Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011, section 4.4). Each
 // pass runs all kernels once and adjusts their step sizes. One pass is enough for large K. Pass different streams to
 // Forward and Reverse: with the streams of Tune, their estimates would be biased.
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
-	mustNotBeNil("the context", ctx == nil)
 	stepSizes = slices.Repeat([]float64{first}, max(0, a.Steps-1))
 	tuned := *a
 	tuned.StepSizes = stepSizes
 	for pass := 1; pass <= passes; pass++ {
-		p, err := tuned.At(tuned.draw(streams))
-		if err != nil {
-			return nil, err
-		}
-		for i := range stepSizes {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			if pass == 1 && i > 0 {
+		_, _, err := tuned.run(ctx, tuned.draw(streams), streams, ascending, func(i int, rate float64) {
+			stepSizes[i-1] *= math.Exp((rate - target) / math.Sqrt(float64(pass)))
+			if pass == 1 && i < len(stepSizes) {
 				stepSizes[i] = stepSizes[i-1]
 			}
-			rate := tuned.Move(p, i+1, streams)
-			stepSizes[i] *= math.Exp((rate - target) / math.Sqrt(float64(pass)))
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return stepSizes, nil
 }
 
-// Particles holds the current states of B chains. It also owns the tape on which At and Move compute densities and
-// gradients. They copy the results from the tape and reset it for the next states.
+// Particles holds the current states of B chains, and the tape on which At and Move compute densities and gradients.
 type Particles[T linalg.Float] struct {
 	Z          linalg.Matrix[T] // [ℓ×B]
 	Acceptance float64          // mean acceptance probability of the kernels of Forward or Reverse, or NaN for K = 1
 
 	gradU              linalg.Matrix[T] // ∇U(z) = −∇ log p_θ(x, z) [ℓ×B]
 	logPrior, logJoint []T              // log q⁰(z) and log p_θ(x, z) [B]
-	columns            linalg.Matrix[T] // memory of z, ∇U(z) and both densities [(2ℓ+2)×B], one column per chain
+	columns            linalg.Matrix[T] // memory of Z, gradU and both densities [(2ℓ+2)×B], one column per chain
 	tape               *ad.Tape[T]
 }
 
@@ -136,7 +134,7 @@ func (a *AIS[T]) At(z linalg.Matrix[T]) (*Particles[T], error) {
 	return p, nil
 }
 
-// at returns chains in the states z. It resets the tape t and computes the densities and gradients on it.
+// at returns chains in the states z. It resets the tape t and copies the densities and gradients from it.
 func (a *AIS[T]) at(t *ad.Tape[T], z linalg.Matrix[T]) *Particles[T] {
 	t.Reset()
 	v, n := t.Const(z), z.Rows

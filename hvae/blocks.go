@@ -163,7 +163,7 @@ func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, b
 		return float64(ad.Sum(row).Scalar())
 	})
 	if err == nil && infinite(mean) {
-		err = e.diagnose(ctx, p, bound, fmt.Sprintf("the bound (%v) is not finite", mean), nil)
+		err = e.diagnose(p, bound, fmt.Sprintf("the bound (%v) is not finite", mean), nil)
 	}
 	return mean, values, err
 }
@@ -183,11 +183,9 @@ func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEsti
 	return evidence, nil
 }
 
-// diagnose computes the blocks again whose sum of bounds or whose gradient was not finite in the last pass. It returns an
-// error that begins with what and describes the first operation whose result is not finite. The argument gradients is
-// nil, or holds the gradients of the blocks.
-func (e *Evaluator[T]) diagnose(ctx context.Context, p pass[T], bound Bound[T],
-	what string, gradients [][]linalg.Matrix[T]) error {
+// diagnose computes the blocks again whose sum of bounds or whose gradient, unless gradients is nil, was not finite in the
+// last pass. It returns an error that begins with what and describes the first operation whose result is not finite.
+func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string, gradients [][]linalg.Matrix[T]) error {
 	b := &Block[T]{Tape: &ad.Tape[T]{KeepAll: true}, live: true}
 	p.put = (*ad.Tape[T]).Leaf
 	for i, sum := range e.sums {
@@ -200,9 +198,6 @@ func (e *Evaluator[T]) diagnose(ctx context.Context, p pass[T], bound Bound[T],
 		}
 		e.start(b, i, p)
 		y, note := ad.Sum(bound.row(b)), ""
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		if j >= 0 {
 			ad.Grad(y, b.vars[j])
 			note = ", in the gradient of " + e.params[j].Name

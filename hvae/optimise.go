@@ -6,9 +6,8 @@ import (
 	"hvae/linalg"
 )
 
-// An Optimiser is a method of stochastic gradient ascent. It implements the lines UpdateTheta and UpdatePhi of
-// Algorithm 2. A Trainer stores its state, which consists of the step number and running averages. To change the learning
-// rate between steps, pass NewTrainer a pointer, such as &Adamax[float64]{Rate: 0.01}.
+// An Optimiser is a method of stochastic gradient ascent: UpdateTheta and UpdatePhi of Algorithm 2. A Trainer stores its
+// running averages. To change the learning rate between steps, pass NewTrainer a pointer to Adamax or RMSProp.
 type Optimiser[T linalg.Float] interface {
 	// Start returns, for each running average, the initial value of all its elements.
 	Start() []T
@@ -20,8 +19,7 @@ type Optimiser[T linalg.Float] interface {
 //
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   θ ← θ + rate/(1 − β₁ᵗ)·m/(u + ε).
 //
-// Here t is the step number, β₁ = 0.9, β₂ = 0.999 and ε = 1e-8. Without ε, a parameter whose gradients are all zero
-// would become 0/0 = NaN.
+// Here t is the step number, β₁ = 0.9, β₂ = 0.999 and ε = 1e-8, without which zero gradients would give 0/0 = NaN.
 type Adamax[T linalg.Float] struct{ Rate T }
 
 func mustBeRate[T linalg.Float](rate T) {
@@ -45,12 +43,10 @@ func (o Adamax[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[
 	})
 }
 
-// RMSProp is gradient ascent that divides the gradient by its running root mean square (Tieleman and
-// Hinton, lecture 6.5, 2012). It computes the same steps as ApplyRMSProp of TensorFlow 1 without momentum,
+// RMSProp divides the gradient by its running root mean square (Tieleman and Hinton, lecture 6.5, 2012), as
+// ApplyRMSProp of TensorFlow 1 does without momentum:
 //
-//	v ← decay·v + (1 − decay)·g²,   θ ← θ + rate·g/√(v + ε),
-//
-// with decay = 0.9 and ε = 1e-10. As in TensorFlow, v starts at 1.
+//	v ← 0.9v + 0.1g²,   θ ← θ + rate·g/√(v + 1e-10),   where v starts at 1.
 type RMSProp[T linalg.Float] struct{ Rate T }
 
 // Start implements Optimiser.

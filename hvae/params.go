@@ -7,8 +7,7 @@ import (
 	"hvae/linalg"
 )
 
-// A Param is a named parameter of the model, the variational prior or the flow. Between steps of
-// a Trainer, programs may change the elements of Value.
+// A Param is a named parameter. Between steps of a Trainer, programs may change the elements of Value.
 type Param[T linalg.Float] struct {
 	Name  string
 	Value linalg.Matrix[T]

@@ -77,7 +77,7 @@ func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err e
 	}
 	if infinite(elbo) || slices.ContainsFunc(gradients, notFinite) {
 		what := fmt.Sprintf("the ELBO (%v) or its gradient is not finite", elbo)
-		return elbo, t.diagnose(ctx, step, t.Bound, what, t.gradients)
+		return elbo, t.diagnose(step, t.Bound, what, t.gradients)
 	}
 	for i, p := range t.params {
 		if !t.used[i].Load() {
