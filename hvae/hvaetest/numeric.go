@@ -8,31 +8,24 @@ import (
 	"hvae/linalg"
 )
 
-const step = 1e-3 // step size h for Jacobian; it suits functions whose higher derivatives are of order 1
+const step = 1e-3 // step size h of Jacobian; it suits functions whose higher derivatives are of order 1
 
 // Jacobian returns the matrix of derivatives ∂f_i/∂x_j at x by Richardson extrapolation of central differences with step
-// sizes h and h/2. The error is −h⁴/4·f⁽⁵⁾/5! to leading order.
+// sizes h = 1e-3 and h/2. The error is −h⁴/4·f⁽⁵⁾/5! to leading order.
 func Jacobian(f func(x []float64) []float64, x []float64) linalg.Matrix[float64] {
 	return jacobian(f, x, step)
 }
 
 func jacobian(f func(x []float64) []float64, x []float64, h float64) linalg.Matrix[float64] {
 	J := linalg.New[float64](len(f(x)), len(x))
+	distances, factors := []float64{h / 2, -h / 2, h, -h}, []float64{8, -8, -1, 1}
 	for j := range x {
-		difference := func(h float64) []float64 { // f(x + h·e_j) − f(x − h·e_j)
+		for k, distance := range distances {
 			moved := slices.Clone(x)
-			moved[j] = x[j] - h
-			below := slices.Clone(f(moved))
-			moved[j] = x[j] + h
-			above := f(moved)
-			for i := range below {
-				below[i] = above[i] - below[i]
+			moved[j] += distance
+			for i, v := range f(moved) {
+				J.Row(i)[j] += factors[k] * v / (6 * h)
 			}
-			return below
-		}
-		wide, narrow := difference(h), difference(h/2)
-		for i := range J.Rows {
-			J.Row(i)[j] = (8*narrow[i] - wide[i]) / (6 * h)
 		}
 	}
 	return J
@@ -53,12 +46,9 @@ func Determinant(m linalg.Matrix[float64]) float64 {
 			}
 		}
 		det *= rows[k][k]
-		if det == 0 {
-			return 0
-		}
 		for _, row := range rows[k+1:] {
 			factor := row[k] / rows[k][k]
-			for j := k; j < m.Cols; j++ {
+			for j := k; j < m.Cols && det != 0; j++ {
 				row[j] -= factor * rows[k][j]
 			}
 		}
