@@ -12,15 +12,14 @@ import (
 	"hvae/linalg/random"
 )
 
-// An AIS runs annealed importance sampling (section 2.2; Neal, 2001) with B parallel chains. Each chain
-// starts with z₀ ~ q⁰. Kernels k = 1, …, K − 1 then draw z_k given z_{k−1}. Kernel k is Hamiltonian Monte Carlo with a
-// Metropolis correction. It leaves the unnormalised bridging density p^k invariant:
+// An AIS runs annealed importance sampling (section 2.2; Neal, 2001) with B parallel chains. Each chain starts with z₀ ~
+// q⁰. Kernels k = 1, …, K − 1 then draw z_k by Hamiltonian Monte Carlo and leave the bridging density p^k invariant:
 //
 //	log p^k(z) = (1 − β_k) log q⁰(z) + β_k log p_θ(x, z),   β_k = k/K,
 //	p̂_θ(x)    = Π_k p^(k+1)(z_k) / p^k(z_k),   k = 0, …, K − 1.
 //
 // Each kernel is reversible, so p̂_θ(x) is a special case of equation 3 (eq:generalizedJarzynski). Memory use does not
-// depend on K or Leapfrogs. An AIS only holds settings, so it is safe for concurrent use.
+// depend on K or Leapfrogs. An AIS is safe for concurrent use.
 type AIS[T linalg.Float] struct {
 	Target    func(t *ad.Tape[T]) Target[T] // returns the target of the B columns on tape t
 	Mean, SD  linalg.Matrix[T]              // of q⁰, a DiagonalNormal: [ℓ×B], or [ℓ×1] for all columns
@@ -39,10 +38,9 @@ func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (
 	return a.run(ctx, a.draw(streams), streams, ascending, func(int, float64) {})
 }
 
-// Reverse runs the chains backwards from exact draws z [ℓ×B] from the posterior p_θ(z|x). It returns their last states
-// and their estimates log p̂_θ(x) [B]. Because E[1/p̂_θ(x)] = 1/p_θ(x), the expectation of log p̂_θ(x) is at least log
-// p_θ(x) (bidirectional Monte Carlo: Grosse, Ghahramani and Adams, 2015). If x is simulated by drawing z ~ p_θ(z) and
-// then x ~ p_θ(x|z), this z is an exact draw from p_θ(z|x).
+// Reverse runs the chains backwards from exact draws z [ℓ×B] from the posterior p_θ(z|x), such as the z from which x was
+// simulated. Because E[1/p̂_θ(x)] = 1/p_θ(x), the expectation of log p̂_θ(x) [B] is at least log p_θ(x) (bidirectional
+// Monte Carlo: Grosse, Ghahramani and Adams, 2015).
 func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand) (
 	end *Particles[T], logEstimates []float64, err error) {
 	return a.run(ctx, z, streams, func(i int) int { return a.Steps - i }, func(int, float64) {})
@@ -79,8 +77,8 @@ func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Ra
 func ascending(i int) int { return i }
 
 // Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011, section 4.4). Each
-// pass runs all kernels once and adjusts their step sizes. One pass is enough for large K. Pass different streams to
-// Forward and Reverse: with the streams of Tune, their estimates would be biased.
+// pass runs all kernels once. One pass is enough for large K. Forward and Reverse need other streams, or their estimates
+// would be biased.
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
 	stepSizes = slices.Repeat([]float64{first}, max(0, a.Steps-1))

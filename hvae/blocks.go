@@ -24,11 +24,11 @@ type Batch struct {
 // Draws returns a batch of n draws for a single target. Its columns differ only in their noise.
 func Draws(n int) Batch { return Batch{size: n} }
 
-// Columns returns a batch of columns of the data, such as the observations in a matrix, see Block.Columns. A column may
-// occur several times. The batch keeps the slice.
+// Columns returns a batch of columns of the data, see Block.Columns. A column may occur several times. The batch keeps
+// the slice.
 func Columns(columns []int) Batch { return Batch{len(columns), columns} }
 
-// A Block is a part of a batch. Its B columns are computed on one tape.
+// A Block is a part of a batch that is computed on one tape.
 type Block[T linalg.Float] struct {
 	Tape  *ad.Tape[T]
 	Size  int   // B, the number of columns
@@ -71,8 +71,8 @@ func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
 // training step and the position of the column in the batch, not on the division of the batch into blocks.
 func (b *Block[T]) Rng(j int) *rand.Rand { return rand.New(&b.streams[j]) }
 
-// Noise returns independent draws from N(0, 1) as a constant [rows×(B·L)], for L draws per column. Columns j·L to j·L +
-// L − 1 are drawn from Rng(j). Use L = 1 unless the bound combines several draws (ImportanceBound).
+// Noise returns draws from N(0, 1) as a constant [rows×(B·L)]. Columns j·L to j·L + L − 1 are drawn from Rng(j). Use L =
+// 1 unless the bound combines several draws (ImportanceBound).
 func (b *Block[T]) Noise(rows, L int) *ad.Var[T] {
 	m := b.Tape.Matrix(rows, b.Size*L)
 	for c := range m.Cols {
@@ -84,9 +84,8 @@ func (b *Block[T]) Noise(rows, L int) *ad.Var[T] {
 	return b.Tape.Const(m)
 }
 
-// A Bound returns an estimate of a lower bound on log p_θ(x), such as Sample.LogEstimate, for each of the B columns of
-// block b. The result is [1×B]. A Bound must be safe for concurrent use. It must depend only on the parameters, the
-// columns and the random streams of b.
+// A Bound returns an estimate of a lower bound on log p_θ(x) [1×B], such as Sample.LogEstimate, for the columns of block b.
+// It must be safe for concurrent use, and depend only on the parameters, the columns and the random streams of b.
 type Bound[T linalg.Float] func(b *Block[T]) *ad.Var[T]
 
 // row returns bound(b). It panics unless the result is [1×B].
@@ -140,9 +139,8 @@ func evaluation[T linalg.Float](batch Batch, seed uint64) pass[T] {
 	return pass[T]{batch, random.NewBatch(seed, "algorithm 2 evaluation"), (*ad.Tape[T]).Const}
 }
 
-// Each calls f for each block of a batch. The parameters are constants on the tape. The seed determines the noise. Calls
-// of f may be concurrent, with different blocks. The variables of a block are valid until f returns. If ctx is done,
-// Each does not call f again and returns ctx's error.
+// Each calls f for each block of a batch, perhaps concurrently. The parameters are constants. The seed determines the
+// noise. The variables of a block are valid until f returns. If ctx is done, Each stops and returns ctx's error.
 func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f func(b *Block[T])) error {
 	_, err := e.each(ctx, evaluation[T](batch, seed), func(b *Block[T]) float64 { f(b); return 0 })
 	return err

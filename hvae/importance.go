@@ -15,15 +15,13 @@ import (
 // necessary, not sufficient. To estimate the evidence of a given model, train by ImportanceBound instead of the ELBO.
 type Evidence struct {
 	Log float64 // log (1/L) Σ p̂ᵢ
-	// StandardError is the standard error of Log, sd(p̂)/(√L · mean(p̂)) by the delta method. It is NaN for L = 1. It is
-	// too small if p̂ has infinite variance, so it requires TailShape < ½.
+	// StandardError is that of Log, sd(p̂)/(√L · mean(p̂)) by the delta method, or NaN for L = 1. It requires TailShape < ½.
 	StandardError float64
 	ELBO          float64 // mean of log p̂ᵢ; NaN if a draw has diverged
 	// TailShape is the shape k̂ of a generalised Pareto distribution that is fitted to the tail, the largest min(L/5,
 	// 3√L) values p̂ᵢ (Vehtari et al., Pareto smoothed importance sampling, 2024). For k̂ > ½, p̂ has infinite variance.
-	// TailShape is −Inf if the values in the tail differ by less than 0.1 %, and +Inf if the largest p̂ᵢ exceeds the first
-	// quartile of the tail by more than a factor of e⁷⁰⁰. It is NaN if L < 100, because k̂ is then too uncertain, if Log
-	// is infinite, or if the first quartile of the tail equals the largest value below the tail.
+	// TailShape is −Inf if the tail is constant to 0.1 %, and +Inf if the largest p̂ᵢ is e⁷⁰⁰ times its first quartile. It
+	// is NaN if L < 100, because k̂ is then too uncertain, if Log is infinite, or if the quartile is not above the rest.
 	TailShape      float64
 	EffectiveDraws float64 // (Σ p̂ᵢ)²/Σ p̂ᵢ², from 1, if a single draw dominates, to L; 0 if Log is infinite
 	Draws          int     // L

@@ -23,8 +23,7 @@ func (s Phase[T]) Energy(target Target[T]) *ad.Var[T] {
 //	z′ = z + ε ⊙ ρ̃          (equation 8, eqn:lf2)
 //	ρ′ = ρ̃ − ε/2 ⊙ ∇U(z′)   (equation 9, eqn:lf3)
 //
-// Each line is a shear of phase space, so the Jacobian of the step has determinant 1. A call evaluates two
-// gradients. A Flow of K steps needs only K + 1, because a step begins where the previous step ended.
+// Each line is a shear of phase space, so the Jacobian of the step has determinant 1. A call evaluates two gradients.
 func Leapfrog[T linalg.Float](target Target[T], epsilon *ad.Var[T], s Phase[T]) Phase[T] {
 	mustBe("the momentum", s.Rho, s.Z.Rows(), s.Z.Cols())
 	e := stepSizeOf(epsilon, 1, 1, s.Z)
@@ -71,7 +70,8 @@ func stepSizeOf[T linalg.Float](epsilon *ad.Var[T], k, K int, z *ad.Var[T]) step
 	mustNotBeNil("the step size", epsilon == nil)
 	rows := epsilon.Rows()
 	if epsilon.Cols() != z.Rows() || rows != 1 && rows != K {
-		misuse("the step size is %v for z %v; it must be [1×%d], or [%d×%d] with one row per step", epsilon.Value.Shape(), z.Value.Shape(), z.Rows(), K, z.Rows())
+		misuse("the step size is %v for z %v; it must be [1×%d], or [%d×%d] with one row per step",
+			epsilon.Value.Shape(), z.Value.Shape(), z.Rows(), K, z.Rows())
 	}
 	e := row(epsilon, min(k, rows)-1)
 	return stepSize[T]{e, ad.Scale(e, -0.5)}

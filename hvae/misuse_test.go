@@ -115,9 +115,7 @@ func TestAISReturnsAnErrorIfItCannotStart(t *testing.T) {
 		a.SD, a.StepSizes = linalg.Column(0.01), []float64{1}
 		change(a)
 		_, _, forward := a.Forward(t.Context(), chains(3))
-		z := linalg.New[float64](1, 3)
-		z.Fill(2)
-		_, _, reverse := a.Reverse(t.Context(), z, chains(3))
+		_, _, reverse := a.Reverse(t.Context(), linalg.Of(1, 3, []float64{2, 2, 2}), chains(3))
 		_, tune := a.Tune(t.Context(), chains(3), 1)
 		for name, err := range map[string]error{"Forward": forward, "Reverse": reverse, "Tune": tune} {
 			if !strings.Contains(fmt.Sprint(err), want) {
@@ -130,10 +128,7 @@ func TestAISReturnsAnErrorIfItCannotStart(t *testing.T) {
 func TestMisuseOfTrainersPanics(t *testing.T) {
 	memory, adamax := []float64{1, 2, 3}, hvae.Adamax[float64]{Rate: 0.1}
 	two := func(first, second string, a, b []float64) hvae.Params[float64] {
-		var ps hvae.Params[float64]
-		ps.Add(first, linalg.Column(a...))
-		ps.Add(second, linalg.Column(b...))
-		return ps
+		return hvae.Params[float64]{{Name: first, Value: linalg.Column(a...)}, {Name: second, Value: linalg.Column(b...)}}
 	}
 	empty := hvae.Params[float64]{{Name: "empty", Value: linalg.Matrix[float64]{Rows: 2, Cols: 1}}}
 	inf := math.Inf(1)

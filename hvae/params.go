@@ -29,8 +29,7 @@ func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 //
 // It panics unless lo is finite and lo < hi. Use (0, 1) for α_k, (1, ∞) for 1/√β₀ and (0, ∞) for standard deviations.
 // For step sizes ε, use (0, s/2) and initial values of at most s/5, where s is the smallest standard deviation of the
-// posterior. If ε > 2/ω, where ω² is the largest curvature of the potential, leapfrog steps diverge, and the ELBO
-// becomes a number such as −1e15, but no error is reported.
+// posterior. If ε > 2/ω, where ω² is the largest curvature of the potential, leapfrog steps diverge without an error.
 //
 // Constrain is for parameters. A latent variable with bounded support also needs the log Jacobian of the map: see Bounded.
 func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {

@@ -41,8 +41,8 @@ func (f *Flow[T]) inverse(end Phase[T]) (start Phase[T], logJoint *ad.Var[T]) {
 // 1/p̂_θ(x) is an upper bound on log p_θ(x) in expectation, even if the draws depend on each other.
 //
 // For normal distributions, the variance of 1/p̂_θ(x) is infinite if, in some direction, (z_K, ρ_K) of HIS has at least
-// twice the variance of the posterior and N(0, I). So q⁰ should be narrow here. HIS misses what no draw from q⁰ reaches,
-// and ReverseHIS misses regions of q⁰ that no exact draw reaches.
+// twice the variance of the posterior and N(0, I). So q⁰ should be narrow here. ReverseHIS misses regions of q⁰ that no
+// exact draw reaches.
 func ReverseHIS[T linalg.Float](f *Flow[T], prior Density[T], z, rho *ad.Var[T]) Sample[T] {
 	mustNotBeNil("ReverseHIS: the variational prior", prior == nil)
 	end := Phase[T]{z, rho}

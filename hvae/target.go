@@ -11,9 +11,8 @@
 // densities are [1×B], with one column per sample. Step sizes are [1×ℓ], or [K×ℓ] for K steps. Functions panic if shapes
 // do not match or settings are missing.
 //
-// Read the source in this order: target.go, leapfrog.go, tempering.go, flow.go, prior.go, normal.go, his.go (Algorithm
-// 1), importance.go, reverse.go, params.go, support.go, blocks.go, trainer.go (Algorithm 2), optimise.go, and ais.go
-// (section 2.2).
+// Read in this order: target.go, leapfrog.go, tempering.go, flow.go, prior.go, his.go (Algorithm 1), importance.go,
+// reverse.go, params.go, blocks.go, trainer.go (Algorithm 2), optimise.go, and ais.go (section 2.2).
 package hvae
 
 import (
@@ -26,7 +25,7 @@ import (
 // A Target is a joint density p_θ(x, z) as a function of z.
 type Target[T linalg.Float] interface {
 	// LogJoint returns log p_θ(x, z) [1×B] for the columns of z [ℓ×B], on the tape of z. The target holds x and θ. Column
-	// j of the result must depend only on column j of z, because ad.Grad differentiates the sum of all columns.
+	// j of the result must depend only on column j of z.
 	LogJoint(z *ad.Var[T]) *ad.Var[T]
 }
 

@@ -227,12 +227,8 @@ func TestNoiseIsSeparateForColumnsStepsSeedsAndEvaluations(t *testing.T) {
 			noise = append(noise, drawn...)
 		}
 		for _, evaluationSeed := range []uint64{seed, seed + 10} {
-			var once []float64
-			for range 2 { // two evaluations with the same seed must have the same noise
-				if _, _, err := trainer.Evaluate(t.Context(), columns(n), evaluationSeed, trainer.Bound); err != nil || once != nil && !slices.Equal(once, drawn) {
-					t.Fatalf("two evaluations with the seed %d draw %v and %v (error %v)", evaluationSeed, once, drawn, err)
-				}
-				once = slices.Clone(drawn)
+			if _, _, err := trainer.Evaluate(t.Context(), columns(n), evaluationSeed, trainer.Bound); err != nil {
+				t.Fatal(err)
 			}
 			noise = append(noise, drawn...)
 		}
