@@ -3,8 +3,7 @@
 //
 //	go run ./gaussian -d 50
 //
-// Package gaussian/model contains the model and the methods. This package contains the flags (main.go), the runs with
-// their table and figures (run.go), and -two-modes with its page (twomodes.go).
+// Package gaussian/model contains the model and the methods.
 package main
 
 import (

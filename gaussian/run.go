@@ -20,7 +20,7 @@ import (
 	"hvae/linalg"
 )
 
-// run prints the rows of a table as soon as they are known, and then writes figures. It creates their folder first.
+// run prints the rows of a table as soon as they are known, and then writes figures.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args)
 	if err != nil {
@@ -30,9 +30,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return explore(ctx, o.http, o.config.Seed, stdout)
 	}
 	if o.out != "" {
-		err := os.MkdirAll(o.out, 0o755)
-		probe, probeErr := os.MkdirTemp(o.out, ".figure-*")
-		if err = cmp.Or(err, probeErr, os.Remove(probe)); err != nil {
+		if err := os.MkdirAll(o.out, 0o755); err != nil {
 			return fmt.Errorf("cannot write figures to the folder %s: %w", o.out, err)
 		}
 	}
@@ -59,10 +57,9 @@ func (o options) figures(rows []model.Outcome) map[string][]byte {
 	case o.gap:
 		return map[string][]byte{"gap.svg": gapChart(rows)}
 	}
-	all, tempering := "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb", "hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10"
 	return map[string][]byte{
-		"figure1a.svg": errorChart("Comparison across all methods", rows, strings.Fields(all)),
-		"figure1b.svg": errorChart("HVAE with and without tempering", rows, strings.Fields(tempering)),
+		"figure1a.svg": errorChart("Comparison across all methods", rows, "hvae", "hvae-untied", "nf", "vb"),
+		"figure1b.svg": errorChart("HVAE with and without tempering", rows, "hvae", "hvae-notemp"),
 	}
 }
 
@@ -75,8 +72,7 @@ func (o options) print(w io.Writer, row any, text string) error {
 	return err
 }
 
-// train trains each method on each dataset and returns the average outcome for each dimension and method. It prints an
-// average as soon as its runs are finished. These runs are concurrent.
+// train trains each method on all datasets at the same time, for each dimension. It prints and returns the averages.
 func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []model.Outcome, err error) {
 	var iterations atomic.Int64
 	total := float64(len(o.dims) * len(o.methods) * o.datasets * o.config.Iterations)
@@ -104,8 +100,8 @@ func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []mo
 	return rows, nil
 }
 
-// table returns the text to print for the last element of rows. If this is the first row for its dimension d, the text
-// begins with a header. If it is the last row for d, the text ends with the maximum-likelihood estimate.
+// table returns the text to print for the last element of rows. The first row for a dimension has a header. After the
+// last row, the text has the maximum-likelihood estimate.
 func (o options) table(rows []model.Outcome) (text string) {
 	n := len(rows)
 	r, c, beta0 := rows[n-1], o.config, "–"
@@ -128,13 +124,13 @@ func (o options) table(rows []model.Outcome) (text string) {
 	return text
 }
 
-// errorChart shows the error of θ as a function of the dimension. It draws one line for each of the given methods that
-// have results, and one for the maximum-likelihood estimate. It uses the rows in the order of increasing dimension.
-func errorChart(title string, rows []model.Outcome, methods []string) []byte {
+// errorChart shows the error of θ as a function of the dimension, for the methods of the given families and for the
+// maximum-likelihood estimate.
+func errorChart(title string, rows []model.Outcome, families ...string) []byte {
 	c := plot.Chart{Title: title, XLabel: "dimension d", YLabel: "mean of ‖θ − θ̂‖² ± s.e.", LogX: true, LogY: true}
 	rows = slices.SortedStableFunc(slices.Values(rows), func(a, b model.Outcome) int { return a.Dims - b.Dims })
 	for _, r := range rows {
-		if slices.Contains(methods, r.Method) {
+		if family, _ := model.Parse(r.Method); slices.Contains(families, family) {
 			addPoint(&c, r.Method, plot.Line, float64(r.Dims), r.Err, r.ErrSE)
 		}
 	}
@@ -146,8 +142,7 @@ func errorChart(title string, rows []model.Outcome, methods []string) []byte {
 	return c.SVG()
 }
 
-// gapChart plots the gap log p(D) − ELBO of HVAE with tied and with untied tempering against K, and the lower limit of
-// the gap with tied tempering. It ignores other methods.
+// gapChart plots the gap of HVAE with tied and with untied tempering against K, and the limit for tied tempering.
 func gapChart(rows []model.Outcome) []byte {
 	c := plot.Chart{Title: "Does the bound tighten with K?", LogX: true, LogY: true}
 	c.XLabel, c.YLabel = "number of leapfrog steps K", "log p(D) − ELBO (nats)"
@@ -164,8 +159,7 @@ func gapChart(rows []model.Outcome) []byte {
 	return c.SVG()
 }
 
-// addPoint adds a point, and possibly an error bar, to the series with the given label and returns the series. If the
-// chart has no such series, addPoint creates it in the given style.
+// addPoint adds a point, and possibly an error bar, to the series with the given label, which may be new.
 func addPoint(c *plot.Chart, label string, style plot.Style, x, y float64, se ...float64) *plot.Series {
 	i := slices.IndexFunc(c.Series, func(s plot.Series) bool { return s.Label == label })
 	if i < 0 {

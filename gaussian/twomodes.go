@@ -83,9 +83,8 @@ func summariseModes(f model.TwoModesFlow, draws []model.TwoModesDraw) modeRow {
 	return r
 }
 
-// drawPaths returns an SVG figure of paths, with a column for each of the first three settings. Path i has the same z₀
-// and γ₀ in each column. The seed was chosen so that paths 1 and 2 change mode with fixed tempering, although only 6.7 %
-// of all paths do.
+// drawPaths returns an SVG figure of paths from the same z₀ and γ₀, with a column for each of the first three settings.
+// The seed was chosen so that two paths change mode with fixed tempering, although only 6.7 % of all paths do.
 func drawPaths() []byte {
 	var charts [6]plot.Chart
 	for i, f := range modeFlows[:3] {
@@ -125,8 +124,8 @@ func pathCharts(draws []model.TwoModesDraw, title string) (plane, energy plot.Ch
 	return plane, energy
 }
 
-// contours returns the lines where the potential is 2, 6, 10 and 14 nats above its minimum. Because the modes hardly
-// overlap, these are very nearly circles around the modes (±3, 0) with the radii s√(2·2), …, s√(2·14), where s = ½.
+// contours returns the lines where the potential is 2, 6, 10 and 14 nats above its minimum. The modes hardly overlap, so
+// these are nearly circles around (±3, 0) with the radii s√(2·2), …, s√(2·14), where s = ½.
 func contours() plot.Series {
 	s := plot.Series{Label: "U − min U = 2, 6, 10, 14 nats", Style: plot.Thin}
 	for i := range 8 {
@@ -161,8 +160,7 @@ func explore(ctx context.Context, address string, seed uint64, stdout io.Writer)
 	return cmp.Or(context.Cause(ctx), err)
 }
 
-// explorer returns the HTTP handler of the page. The page requests a view for its settings, which are a TwoModesFlow as
-// JSON. The noise is the same for all settings.
+// explorer returns the HTTP handler of the page, which requests a view for a TwoModesFlow in JSON.
 func explorer(seed uint64) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { page.ExecuteTemplate(w, "page", nil) })

@@ -16,12 +16,10 @@ import (
 type Method struct {
 	Params    hvae.Params[float64] // the parameters to train; the first two are Δ and log σ
 	NoiseRows int                  // number of draws from N(0, 1) for one estimate of the bound
-	// ELBO returns estimates [1×n] of the evidence lower bound, one for each column of noise [NoiseRows×n]. If the
-	// bound has a closed form, ELBO returns the exact bound [1×1]. The slice params contains Params as variables on a
-	// tape. ELBO is safe for concurrent use.
+	// ELBO returns estimates [1×n] of the evidence lower bound, one for each column of noise [NoiseRows×n], or the exact
+	// bound [1×1] of vb. The slice params contains Params as variables on a tape. ELBO is safe for concurrent use.
 	ELBO func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
-	// Temperature returns β₀ = 1/s² and volume = s·Π α_k of HVAE, where s is the standard deviation of the initial
-	// momentum. The volume is 1 unless the tempering is untied. Temperature is nil for other methods.
+	// Temperature returns β₀ = 1/s² and volume = s·Π α_k of HVAE, where s is the s.d. of ρ₀. It is nil for other methods.
 	Temperature func(params []*ad.Var[float64]) (beta0, volume float64)
 }
 
@@ -75,9 +73,8 @@ func NewMethod(name string, data Data, rng *rand.Rand) *Method {
 	return NewHVAE(data, K, map[string]string{"hvae": "fixed", "hvae-notemp": "none", "hvae-untied": "untied"}[family])
 }
 
-// NewHVAE returns the method that uses Algorithm 1 with K leapfrog steps. The variational prior is the prior N(0, I) of
-// the model. The bound is the mean of log p̂. The parameters are Δ, log σ, and a step-size logit for each dimension. Step
-// sizes start at 0.005. The argument tempering adds these parameters:
+// NewHVAE returns the method that uses Algorithm 1 with K leapfrog steps and q⁰ = N(0, I). The parameters are Δ, log σ,
+// and a step-size logit for each dimension. Step sizes start at 0.005. The argument tempering adds these parameters:
 //
 //	"none"    no parameters; β₀ = 1
 //	"fixed"   log(1/√β₀ − 1); 1/√β₀ starts at 5
@@ -87,7 +84,7 @@ func NewHVAE(data Data, K int, tempering string) *Method {
 	d, inf := len(data.Mean), math.Inf(1)
 	m := newMethod(d, 2*d) // the noise consists of z₀ [d] and γ₀ [d]
 	m.add("step_size_logit", 1, d, hvae.Unconstrain(0.005, 0, maxStepSize))
-	temperingOf := func([]*ad.Var[float64]) hvae.Tempering[float64] { return hvae.Tempering[float64]{} }
+	temperingOf := func([]*ad.Var[float64]) (none hvae.Tempering[float64]) { return none }
 	switch tempering {
 	case "fixed":
 		m.add("log_temperature", 1, 1, hvae.Unconstrain(5, 1, inf))
@@ -124,9 +121,8 @@ func NewHVAE(data Data, K int, tempering string) *Method {
 //
 //	f(z) = z + û tanh(wᵀz + b)    (their equation 10).
 //
-// The parameters are Δ, log σ, u, w and b, which all layers share. PlanarFlow computes û from u. Initially, b is 0.1, and
-// the elements of u and w are drawn from N(0, 0.1²) truncated at two standard deviations. The bound is log p_θ(D, z_K) −
-// log q_K(z_K), where
+// The parameters are Δ, log σ, u, w and b, which all layers share. Initially, b is 0.1, and the elements of u and w are
+// drawn from N(0, 0.1²) truncated at two standard deviations. The bound is log p_θ(D, z_K) − log q_K(z_K), where
 //
 //	log q_K(z_K) = log q⁰(z₀) − Σ_k log |det ∂f/∂z_{k−1}|    (their equation 13).
 func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
@@ -155,11 +151,8 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
 // PlanarFlow applies K planar layers with parameters u, w [d×1] and b [1×1] to the columns of z [d×n]. It returns z_K
 // [d×n] and the log determinants [1×n] of the Jacobian matrices ∂z_K/∂z. K must be at least 1.
 //
-// A layer is invertible if wᵀû ≥ −1. The appendix of Rezende and Mohamed therefore replaces u with
-//
-//	û = u + (m − wᵀu) w/‖w‖²,   m = softplus(wᵀu) − 1 > −1.
-//
-// Hence wᵀû = m, and the determinant of a layer is 1 + (1 − tanh²)·m = (1 + m) − m·tanh² > 0.
+// A layer is invertible if wᵀû ≥ −1. The appendix of Rezende and Mohamed therefore replaces u with û = u + (m − wᵀu)
+// w/‖w‖², where m = softplus(wᵀu) − 1. Hence wᵀû = m, and the determinant of a layer is (1 + m) − m·tanh² > 0.
 func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]) {
 	wu := ad.Dot(w, u)
 	m := ad.AddConst(ad.Softplus(wu), -1)
@@ -178,9 +171,8 @@ func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]
 	return z, ad.SumTo(ad.Log(det), 1, z.Cols())
 }
 
-// NewMeanField returns the method of mean-field variational Bayes. The approximate posterior is q(z) = N(μ_Z, Σ_Z) with
-// a diagonal Σ_Z. The parameters are Δ, log σ, μ_Z (initially 0) and log σ_Z (initially 1). The bound E_q[log p_θ(D,
-// z)] + H(q) needs no noise, because log p_θ(D, z) is quadratic in z:
+// NewMeanField returns the method of mean-field variational Bayes with q(z) = N(μ_Z, Σ_Z) and a diagonal Σ_Z. The
+// parameters are Δ, log σ, μ_Z (initially 0) and log σ_Z (initially 1). The bound E_q[log p_θ(D, z)] + H(q) is exact:
 //
 //	E_q[log p_θ(D, z)] = log p_θ(D, μ_Z) − ½ Σ_j (1 + N/σ_j²) σ_Zj²,
 //	H(q) = Σ_j (log σ_Zj + ½ log 2πe).

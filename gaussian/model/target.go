@@ -11,12 +11,9 @@ import (
 //	log p_θ(D, z) = Σ_j −(N/2) log 2π − N log σ_j − S_j/2σ_j² − N/2σ_j² (z_j + Δ_j − x̄_j)²
 //	              + log N(z | 0, I).
 //
-// Section 4.1 writes this as a sum over points. The formula above uses the means x̄_j and the centred sums of squares
-// S_j of the data instead. The gradient of the potential U = −log p has the closed form
+// where x̄_j and S_j are the statistics in Data. The gradient of the potential U = −log p has the closed form
 //
 //	∇U_θ(z|D) = z + N Σ⁻¹(z + Δ − x̄).
-//
-// The paper writes x for x̄ and omits the minus sign of U, but its gradient is correct.
 type Target struct {
 	offset    *ad.Var[float64] // Δ − x̄, [d×1]
 	precision *ad.Var[float64] // N/σ², [d×1]
@@ -27,8 +24,7 @@ type Target struct {
 
 var _ hvae.ClosedForm[float64] = Target{}
 
-// NewTarget returns the target of a dataset for Δ [d×1] and log σ [d×1]. The target is valid until the tape of Δ and
-// log σ is reset.
+// NewTarget returns the target of a dataset for Δ [d×1] and log σ [d×1]. It is valid until their tape is reset.
 func NewTarget(data Data, delta, logSigma *ad.Var[float64]) (g Target) {
 	t, n := delta.Tape(), float64(data.N)
 	mean, scatter := t.Const(linalg.Column(data.Mean...)), t.Const(linalg.Column(data.Scatter...))

@@ -33,8 +33,8 @@ type Config struct {
 }
 
 // Train trains a method on dataset number k in d dimensions, which does not depend on the method. Except for Seconds,
-// the outcome depends only on c, method, d and k. Before each group of at most 100 iterations, Train calls progress with
-// the size of the group. Train returns ctx.Err() if ctx is done, and an error that describes the run if it diverges.
+// the outcome depends only on c, method, d and k. Train calls progress(1) before each iteration. It returns ctx.Err() if
+// ctx is done, and an error that describes the run if it diverges.
 func (c Config) Train(ctx context.Context, method string, d, k int, progress func(iterations int)) (Outcome, error) {
 	start := time.Now()
 	stream := func(use string) *rand.Rand { return random.Stream(c.Seed, "gaussian "+use, d, k) }
@@ -46,9 +46,7 @@ func (c Config) Train(ctx context.Context, method string, d, k int, progress fun
 	m := NewMethod(method, data, stream("start "+method))
 	trainer := NewTrainer(m, c.Rate, stream("noise "+method).Uint64())
 	for err == nil && trainer.Steps() < c.Iterations {
-		if trainer.Steps()%100 == 0 {
-			progress(min(100, c.Iterations-trainer.Steps()))
-		}
+		progress(1)
 		_, err = trainer.Step(ctx, hvae.Draws(c.Draws))
 	}
 	o := Outcome{Method: method, Dims: d, Datasets: 1}

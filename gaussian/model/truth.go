@@ -3,10 +3,8 @@
 //
 //	z ~ N(0, I_d),   x_i | z ~ N(z + Δ, Σ),   Σ = diag(σ_1², …, σ_d²),
 //
-// from one dataset D = {x_1, …, x_N}. The evidence of this model is known in closed form.
-//
-// Read truth.go (parameters, datasets, evidence, maximum likelihood), target.go (log p_θ(D, z) on the tape), method.go
-// (methods) and train.go. The target in twomodes.go shows the effect of tempering.
+// from one dataset D = {x_1, …, x_N}. The evidence of this model is known in closed form. The target in twomodes.go shows
+// the effect of tempering.
 package model
 
 import (
@@ -26,7 +24,7 @@ type Theta struct{ Delta, Sigma []float64 }
 //
 //	Δ_j = r_j/5,   σ_j = 36 r_j²/(10 (d−1)²) + 0.1,   where r_j = j − (d−1)/2 and j = 0 … d−1.
 //
-// If d = 1, σ is 1. If d is large, σ_j decreases from 1 to about 0.1 and then increases to 1 again.
+// If d = 1, σ is 1.
 func Truth(d int) (t Theta) {
 	for j := range d {
 		r, sigma := float64(j)-float64(d-1)/2, 1.0
@@ -47,8 +45,7 @@ func (t Theta) errors(truth Theta) (delta, sigma, sum float64) {
 	return delta, sigma, delta + sigma
 }
 
-// Data holds the sufficient statistics of a dataset D = {x_1, …, x_N}. No method needs the points x_i themselves. The
-// sums of squares are centred to avoid cancellation when the variance is small.
+// Data holds the sufficient statistics of a dataset. The sums of squares are centred to avoid cancellation.
 type Data struct {
 	N       int
 	Mean    []float64 // x̄_j
@@ -72,8 +69,8 @@ func Summarise(x linalg.Matrix[float64]) Data {
 	return data
 }
 
-// Draw draws z ~ N(0, I) and n points x_i ~ N(z + Δ, Σ), and returns the statistics of the points. It processes one
-// dimension at a time, so that it stores only n numbers. It returns ctx.Err() if ctx is done.
+// Draw draws z ~ N(0, I) and n points x_i ~ N(z + Δ, Σ), and returns the statistics of the points. It stores the n
+// numbers of one dimension at a time. It returns ctx.Err() if ctx is done.
 func Draw(ctx context.Context, truth Theta, n int, rng *rand.Rand) (Data, error) {
 	data, x := Data{N: n}, linalg.New[float64](1, n)
 	for j, sigma := range truth.Sigma {
@@ -116,12 +113,8 @@ func (d Data) TiedLimit(t Theta) float64 {
 	return n*math.Expm1(excess/n) - excess
 }
 
-// MaximumLikelihood returns the θ that maximises log p_θ(D). Its offsets are Δ̂_j = x̄_j, because then the last term of
-// LogEvidence is 0. Its variances v = σ̂_j² make the derivative of the other terms 0. They are the positive roots of
-//
-//	N v² + (N(N−1) − S_j) v − N S_j = 0.
-//
-// The roots are computed without cancellation. N must be at least 2, and every S_j must be positive.
+// MaximumLikelihood returns the θ that maximises log p_θ(D): Δ̂_j = x̄_j, and the variances v = σ̂_j² are the positive roots
+// of N v² + (N(N−1) − S_j) v − N S_j = 0, computed without cancellation. N must be at least 2, and every S_j positive.
 func (d Data) MaximumLikelihood() Theta {
 	t, n := Theta{Delta: slices.Clone(d.Mean)}, float64(d.N)
 	for _, s := range d.Scatter {

@@ -16,8 +16,8 @@ import (
 //
 //	p(x, z) = ½ N(z | −m, s²I) + ½ N(z | m, s²I),   m = (3, 0),   s = ½.
 //
-// Its integral over z is p(x) = 1. The potential barrier between the modes is about 17 nats high. At temperature 1, the
-// mean kinetic energy is only 1 nat, so paths rarely cross the barrier.
+// Its integral over z is p(x) = 1. The barrier between the modes is about 17 nats high. At temperature 1, the mean
+// kinetic energy is only 1 nat, so paths rarely cross it.
 var TwoModes hvae.Target[float64] = twoModes{linalg.Column(3.0, 0), linalg.Column(-3.0, 0)}
 
 type twoModes struct{ right, left linalg.Matrix[float64] } // m and −m
