@@ -23,9 +23,8 @@ func read(t *testing.T, name string) string {
 	return string(b)
 }
 
-// fileName matches names of files and folders that must exist: targets of relative links, paths that begin with a
-// folder of the repository, names of Go files, and names of folders in backquotes. Output files need not exist, so
-// other names do not match.
+// fileName matches targets of relative links, paths that begin with a folder of the repository, names of Go files, and
+// names of folders in backquotes. Other files may be outputs, which need not exist.
 var fileName = regexp.MustCompile(`\]\(([^):#\s]+)[)#]` +
 	`|(?:^|[^\w./-])((?:\.ci|ad|bench|conv|gaussian|hvae|linalg|mnist)/[\w./-]*\w)` +
 	`|\b(\w+\.go)\b` +
@@ -37,8 +36,7 @@ var testName = regexp.MustCompile(`\b(?:Test|Example|Benchmark|Fuzz)[A-Z]\w*`)
 // paper_test.go.
 func TestTestsAndFilesNamedInDocumentsExist(t *testing.T) {
 	t.Chdir("..")
-	var paths string // of all files and folders, each between two line feeds
-	documents, tests := map[string]string{}, ""
+	documents, tests, paths := map[string]string{}, "", "" // each path is between two line feeds
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Name() == ".git" {
 			return err
@@ -74,7 +72,7 @@ func TestTestsAndFilesNamedInDocumentsExist(t *testing.T) {
 		}
 	}
 	if named < 3 || files < 30 {
-		t.Errorf("the documents contain only %d names of tests and %d names of files, want at least 3 and 30", named, files)
+		t.Errorf("the documents name only %d tests and %d files, want at least 3 and 30", named, files)
 	}
 }
 
