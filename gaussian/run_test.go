@@ -118,23 +118,15 @@ func (r longRow) missing() float64 { return r.MLEEvidence - r.LogEvidence }
 
 // iterationsFigure returns a chart of the missing evidence against the number of iterations for each dimension.
 func iterationsFigure(rows []longRow) []byte {
-	var charts []plot.Chart
-	for _, d := range []int{60, 301} {
-		chart := plot.Chart{
-			Title:  fmt.Sprintf("Missing evidence, d = %d", d),
-			XLabel: "iterations", YLabel: "nats", LogX: true, LogY: true,
-		}
-		for _, method := range []string{"hvae-k1", "hvae-untied-k1", "vb"} {
-			line := plot.Series{Label: method}
-			for _, r := range rows {
-				if r.Dims == d && r.Method == method {
-					line.X = append(line.X, float64(r.Iterations))
-					line.Y = append(line.Y, r.missing())
-				}
+	charts := make([]plot.Chart, 2)
+	for i, d := range []int{60, 301} {
+		charts[i] = plot.Chart{Title: fmt.Sprintf("Missing evidence, d = %d", d), LogX: true, LogY: true}
+		charts[i].XLabel, charts[i].YLabel = "iterations", "nats"
+		for _, r := range rows {
+			if r.Dims == d {
+				addPoint(&charts[i], r.Method, plot.Line, float64(r.Iterations), r.missing())
 			}
-			chart.Series = append(chart.Series, line)
 		}
-		charts = append(charts, chart)
 	}
 	return plot.Panels(2, charts...)
 }
@@ -151,24 +143,18 @@ func TestREADMEShowsLongerAndChainedRuns(t *testing.T) {
 			t.Errorf("README.md lacks the line\n%s", line)
 		}
 	}
-	cells := map[string]string{}
-	best := map[int]string{} // maximum likelihood
+	cells, best := map[string]string{}, map[string]string{} // by the first two columns
 	for _, r := range readResults[longRow](t, "iterations.jsonl") {
-		cells[fmt.Sprintf("%s, d = %d", r.Method, r.Dims)] += fmt.Sprintf(" %.4g (%.2g) |", r.Err, r.missing())
-		best[r.Dims] = fmt.Sprintf("%.4g", r.MLEDeltaErr+r.MLESigmaErr)
+		name := fmt.Sprintf("| %d | `%s` |", r.Dims, r.Method)
+		cells[name] += fmt.Sprintf(" %.4g (%.2g) |", r.Err, r.missing())
+		best[name] = fmt.Sprintf(" %.4g |", r.MLEDeltaErr+r.MLESigmaErr)
 	}
 	for name, values := range cells {
-		method, d, _ := strings.Cut(name, ", d = ")
-		values += strings.Repeat(" |", 4-strings.Count(values, "|")) // not run
-		dims := 0
-		fmt.Sscan(d, &dims)
-		contains(fmt.Sprintf("| %s | `%s` |%s %s |", d, method, values, best[dims]))
+		contains(name + values + strings.Repeat(" |", 4-strings.Count(values, "|")) + best[name])
 	}
 	type chained struct {
-		Method                   string
-		D                        int
-		FreshErr, FreshErrSE     float64
-		ChainedErr, ChainedErrSE float64
+		Method               string
+		FreshErr, ChainedErr float64
 	}
 	rows := map[string]string{}
 	for _, r := range readResults[chained](t, "chained.jsonl") {
@@ -188,13 +174,10 @@ func TestREADMEsShowTheResults(t *testing.T) {
 	}
 	var output bytes.Buffer
 	for _, name := range []string{"d50.jsonl", "figure1.jsonl"} {
-		var printed []model.Outcome
-		for _, r := range readResults[model.Outcome](t, name) {
-			if len(printed) > 0 && printed[0].Dims != r.Dims {
-				printed = nil
-			}
-			printed = append(printed, r)
-			output.WriteString(o.table(printed))
+		rows := readResults[model.Outcome](t, name)
+		for k, r := range rows {
+			i := slices.IndexFunc(rows, func(other model.Outcome) bool { return other.Dims == r.Dims })
+			output.WriteString(o.table(rows[i : k+1]))
 		}
 	}
 	for i, r := range readResults[modeRow](t, "two-modes.jsonl") {
