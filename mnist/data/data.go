@@ -49,11 +49,8 @@ type Set struct {
 	SHA256      string
 }
 
-// The names of the predefined datasets.
-const (
-	MNIST     = "mnist"
-	Synthetic = "synthetic" // built-in images; Load also accepts this name instead of a folder
-)
+// The names of MNIST and of the built-in images.
+const MNIST, Synthetic = "mnist", "synthetic"
 
 // Load returns the built-in images if folder is Synthetic, and otherwise the images in the folder. If folder is "",
 // Load uses $HVAE_MNIST or, if that is not set, a folder in the user's cache. The files have MNIST's names, also with a
@@ -77,8 +74,7 @@ func Load(folder string, stderr io.Writer) (set Set, err error) {
 	return set, nil
 }
 
-// LoadTest is like Load, but ten times faster, because it needs only the test images. It does not set Train and SHA256
-// unless folder is Synthetic.
+// LoadTest is like Load, but ten times faster, because it sets Train and SHA256 only if folder is Synthetic.
 func LoadTest(folder string, stderr io.Writer) (set Set, err error) {
 	set.Folder, err = locate(folder)
 	if err != nil {
@@ -114,9 +110,7 @@ func locate(folder string) (string, error) {
 	return filepath.Abs(folder)
 }
 
-// As in the paper, 1/validationShare of the training images are used for validation: 10,000 of the 60,000
-// images of MNIST.
-const validationShare = 6
+const validationShare = 6 // as in the paper, 10,000 of the 60,000 training images of MNIST are used for validation
 
 // Split divides the n images in train at random. It returns the indices of the images for training, and the indices of
 // the ⌊n/6⌋ images for validation.

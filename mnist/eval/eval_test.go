@@ -136,21 +136,15 @@ func TestMemoryDoesNotDependOnSamplesOrSteps(t *testing.T) {
 	}
 }
 
-// Cancellation must end the evaluations within a minute. Without cancellation, each would take hours.
+// Without cancellation, each evaluation would take hours.
 func TestCancellationInterruptsTheEvaluationOfAnImage(t *testing.T) {
 	for _, n := range [][2]int{{1 << 22, 1}, {1, 1 << 22}} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		ended := make(chan error, 1)
-		go func() { ended <- evaluate(ctx, n[0], n[1]) }()
-		select {
-		case err := <-ended:
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("Evaluate returns the error %v, want context.DeadlineExceeded", err)
-			}
-		case <-time.After(time.Minute):
-			t.Fatalf("a minute after cancellation, the evaluation with %d samples and %d steps has not ended", n[0], n[1])
-		}
+		err := evaluate(ctx, n[0], n[1])
 		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Evaluate returns the error %v, want context.DeadlineExceeded", err)
+		}
 	}
 }
 

@@ -15,17 +15,14 @@ const checkpointFormat = "hvae-mnist/1"
 // A Checkpoint holds a trained model, which is stored in model.safetensors.
 type Checkpoint struct {
 	*Network[float32]
-	Seed  uint64  // seed of the training run, which determines the validation images
-	Epoch int     // number of epochs trained, at least 1
-	ELBO  float64 // ELBO of the validation images, in nats
-
-	// Older files may lack the following values, which are then empty.
-	Data       string // name of the dataset
-	DataSHA256 string // SHA-256 of the dataset (data.Set.SHA256)
+	Seed       uint64  // seed of the training run, which determines the validation images
+	Epoch      int     // number of epochs trained, at least 1
+	ELBO       float64 // ELBO of the validation images, in nats
+	Data       string  // name of the dataset; "" in older files
+	DataSHA256 string  // SHA-256 of the dataset (data.Set.SHA256); "" in older files
 }
 
-// numbers returns pointers to the fields that are stored as JSON, by their names in the metadata, where draws and
-// importance occur only if draws is true.
+// numbers returns pointers to the fields that are stored as JSON, by their names. The last two are optional.
 func (c *Checkpoint) numbers(draws bool) map[string]any {
 	all := map[string]any{
 		"K": &c.Config.K, "latent": &c.Config.Latent, "vary_eps": &c.Config.VaryEps,
@@ -103,7 +100,7 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 		return c, fmt.Errorf("there are %d tensors, but this model has %d", len(tensors), len(params))
 	}
 	for _, p := range params {
-		p.allocate() // only now, because damaged metadata may describe a huge model
+		p.Value = linalg.New[float32](p.Value.Rows, p.Value.Cols) // only now: damaged metadata may describe a huge model
 		for i, at := range p.order() {
 			p.Value.Data[at] = tensors[p.Name].Data[i]
 		}

@@ -1,8 +1,6 @@
 // Package model implements the model of section 4.2 of the HVAE paper: a convolutional variational auto-encoder for
-// binarised MNIST digits, with or without a Hamiltonian flow.
-//
-// Read config.go (a model, and the settings and results of its training), layers.go (the layers, and the names and
-// layouts of their parameters), network.go (encoder, decoder and bounds), train.go (training) and checkpoint.go (files).
+// binarised MNIST digits, with or without a Hamiltonian flow. Read config.go (settings and results), layers.go (the
+// parameters), network.go (encoder, decoder and bounds), train.go and checkpoint.go.
 package model
 
 import (

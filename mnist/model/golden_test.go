@@ -12,15 +12,8 @@ import (
 )
 
 // A golden holds reference values of a model from testdata/golden.json. The script testdata/golden.py computed them
-// with PyTorch's convolutions and derivatives in float64. Any framework can reproduce them, because all
-// inputs come from a hash of two integers t and i in 32-bit unsigned arithmetic:
-//
-//	h = i + 1 + 2²⁰·(t + 1)
-//	h = 2654435761·h;  h = h xor (h >> 15)
-//	h = 2246822519·h;  h = h xor (h >> 13)
-//	v(t, i) = h/2³² − ½
-//
-// With ℓ = 3, element i of tensor t, in the order and layout of a checkpoint, is
+// with PyTorch's convolutions and derivatives in float64. All inputs come from a hash v(t, i) of two integers, which is
+// the function goldenValue. With ℓ = 3, element i of tensor t, in the order and layout of a checkpoint, is
 //
 //	weights               v(t, i)·√(12/n), where n is the product of all entries of the shape except the first
 //	biases                v(t, i)/5

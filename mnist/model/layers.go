@@ -34,8 +34,6 @@ func newParam[T linalg.Float](name string, mean, spread float64, shape ...int) *
 	return &param[T]{hvae.Param[T]{Name: name, Value: value}, shape, []axis{{size, 1}}, mean, spread}
 }
 
-func (p *param[T]) allocate() { p.Value = linalg.New[T](p.Value.Rows, p.Value.Cols) }
-
 // order returns, for each element of the tensor in row-major order, its index in Value.Data.
 func (p *param[T]) order() []int {
 	indices := []int{0}
@@ -73,9 +71,8 @@ func convolution[T linalg.Float](name string, g *conv.Geometry, channels int) la
 	return l
 }
 
-// The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4. The decoder applies their transposes in
-// reverse order. The padding is TensorFlow's SAME: in conv1 and conv2, 1 pixel before and 2 pixels after each row and
-// column; in conv3, 2 pixels on all sides.
+// The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4, with TensorFlow's padding SAME: 1 pixel before
+// and 2 pixels after each row and column or, in conv3, 2 on all sides. The decoder applies their transposes.
 var (
 	conv1 = conv.Same(28, 28, 1, 16, 5, 2)
 	conv2 = conv.Same(14, 14, 16, 32, 5, 2)
@@ -90,8 +87,7 @@ const (
 	hidden   = 450             // size of the output of encoder.hidden and of decoder.hidden
 )
 
-// A Network is the encoder, the decoder and the flow of a model. To compute something, put it on a tape with On or
-// Const.
+// A Network is the encoder, the decoder and the flow of a model. On and Const put it on a tape.
 type Network[T linalg.Float] struct {
 	Config  Config
 	encoder struct{ conv1, conv2, conv3, hidden, mean, std layer[T] }
@@ -150,7 +146,7 @@ func New[T linalg.Float](c Config, outputBias float64, seed uint64) *Network[T] 
 	n := describe[T](c)
 	n.decoder.deconv3.bias.mean = outputBias
 	for _, p := range n.params() {
-		p.allocate()
+		p.Value = linalg.New[T](p.Value.Rows, p.Value.Cols)
 		rng := random.Stream(seed, "mnist start "+p.Name)
 		for i := range p.Value.Data {
 			p.Value.Data[i] = T(p.mean + p.spread*rng.NormFloat64())

@@ -154,9 +154,8 @@ func TestStepCostCountsEveryMultiplyAdd(t *testing.T) {
 
 func TestCheckRefusesImpossibleConfigurations(t *testing.T) {
 	for c, valid := range map[Config]bool{
-		{Kind: "vae", Tempering: "none", Latent: 1}:                        true,
 		{Kind: "vae", Tempering: "none", Latent: 4096}:                     true,
-		{Kind: "vae", Tempering: "none", Latent: 0}:                        false,
+		{Kind: "vae", Tempering: "none"}:                                   false,
 		{Kind: "vae", Tempering: "none", Latent: 4097}:                     false,
 		{Kind: "vae", K: 1, Tempering: "none", Latent: 2}:                  false,
 		{Kind: "vae", Tempering: "free", Latent: 2}:                        false,
