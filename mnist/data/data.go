@@ -242,7 +242,16 @@ var mirror = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 func (f file) download(folder string, stderr io.Writer) (images Images, err error) {
 	address := mirror + f.name + ".gz"
 	fmt.Fprintln(stderr, "downloading", address)
-	sent, err := fetch(address)
+	client := http.Client{Timeout: 10 * time.Minute} // enough for 10 MB at 20 kB/s
+	var sent []byte
+	response, err := client.Get(address)
+	if err == nil {
+		defer response.Body.Close()
+		sent, err = io.ReadAll(io.LimitReader(response.Body, 64<<20))
+	}
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(response.Status)
+	}
 	if err == nil {
 		images, err = parse(sent)
 	}
@@ -259,18 +268,4 @@ func (f file) download(folder string, stderr io.Writer) (images Images, err erro
 		err = command.WriteFile(filepath.Join(folder, f.name+".gz"), sent, os.Rename)
 	}
 	return images, err
-}
-
-// fetch returns at most 64 MiB from a URL.
-func fetch(address string) ([]byte, error) {
-	client := http.Client{Timeout: 10 * time.Minute} // enough for 10 MB at 20 kB/s
-	response, err := client.Get(address)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, errors.New(response.Status)
-	}
-	return io.ReadAll(io.LimitReader(response.Body, 64<<20))
 }

@@ -22,9 +22,8 @@ import (
 //	flow.log_temperature  v(t, i) − 1
 //	flow.log_momentum_sd  v(t, i) − 1
 //
-// The batch contains two images, b = 0 and 1. Pixel i of image b is 1 if v(100+b, i) > 0.1, else 0.
-// With L draws per image, column j = b·L + l holds draw l = 0 … L−1 of image b. Its noise is
-// ε_i = √12·v(200+j, i) and γ₀_i = √12·v(300+j, i).
+// The batch contains two images, b = 0 and 1. Pixel i of image b is 1 if v(100+b, i) > 0.1, else 0. Column j of the noise
+// is ε_i = √12·v(200+j, i) and γ₀_i = √12·v(300+j, i).
 type golden struct {
 	ELBO          []float64                    `json:"elbo"`           // for each image
 	LogEstimate   []float64                    `json:"log_estimate"`   // log p̂ for each draw

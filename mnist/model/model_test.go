@@ -19,9 +19,9 @@ import (
 )
 
 // binary sets each pixel of column j to 0 or 1 at random.
-func binary[T linalg.Float](x linalg.Matrix[T], j, image int, rng *rand.Rand) {
+func binary(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
 	for i := range x.Rows {
-		x.Row(i)[j] = T(rng.IntN(2))
+		x.Row(i)[j] = float32(rng.IntN(2))
 	}
 }
 
@@ -68,19 +68,19 @@ func TestInitialParametersHaveTheDocumentedDistribution(t *testing.T) {
 	}
 }
 
-func newTrainer[T linalg.Float](s Settings) *hvae.Trainer[T] {
-	n := New[T](s.Config, -1, 1)
-	trainer := NewTrainer(s, n, Bound(s, n, binary[T]))
+func newTrainer(s Settings) *hvae.Trainer[float32] {
+	n := New[float32](s.Config, -1, 1)
+	trainer := NewTrainer(s, n, Bound(s, n, binary))
 	trainer.BlockSize = 16
 	return trainer
 }
 
-// train takes a number of training steps with the given number of images. It returns the ELBO of each step, the ELBO
-// after the last step, and all weights.
-func train[T linalg.Float](t *testing.T, s Settings, steps, images int) (elbos []float64, weights []T) {
+// train takes three training steps with 20 images. It returns the ELBO of each step, the ELBO after the last step, and
+// all weights.
+func train(t *testing.T, s Settings) (elbos []float64, weights []float32) {
 	t.Helper()
-	trainer, batch := newTrainer[T](s), hvae.Columns(first(images))
-	for range steps {
+	trainer, batch := newTrainer(s), hvae.Columns(first(20))
+	for range 3 {
 		elbo, err := trainer.Step(t.Context(), batch)
 		if err != nil {
 			t.Fatal(err)
@@ -104,16 +104,16 @@ func TestRecomputeKeepsBitsAndNeedsMemoryForOneLeapfrogStep(t *testing.T) {
 		{Kind: "hvae", K: 1, Tempering: "none", Latent: 5},
 	} {
 		s := Settings{Config: c, Rate: 1e-2, Seed: 1}
-		elbos, weights := train[float32](t, s, 3, 20)
+		elbos, weights := train(t, s)
 		s.Recompute = true
-		e, w := train[float32](t, s, 3, 20)
+		e, w := train(t, s)
 		if !slices.Equal(e, elbos) || !slices.Equal(w, weights) {
 			t.Errorf("%v: the results with and without Recompute differ", c)
 		}
 	}
 	allocated := func(K int, recompute bool) float64 { // in the first step
 		c := Config{Kind: "hvae", K: K, Tempering: "free", VaryEps: true, Latent: 5}
-		trainer := newTrainer[float32](Settings{Config: c, Rate: 1e-2, Seed: 1, Recompute: recompute})
+		trainer := newTrainer(Settings{Config: c, Rate: 1e-2, Seed: 1, Recompute: recompute})
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		if _, err := trainer.Step(t.Context(), hvae.Columns(first(16))); err != nil {
@@ -127,17 +127,6 @@ func TestRecomputeKeepsBitsAndNeedsMemoryForOneLeapfrogStep(t *testing.T) {
 	}
 	if one, many := allocated(1, false), allocated(12, false); many < 2*one {
 		t.Errorf("without Recompute, a step allocates %.3g bytes for K = 1 and only %.3g for K = 12, so this test cannot fail", one, many)
-	}
-}
-
-func TestFloat32AgreesWithFloat64(t *testing.T) {
-	s := Settings{Config: free, Rate: 1e-3, Seed: 1}
-	single, _ := train[float32](t, s, 3, 4)
-	double, _ := train[float64](t, s, 3, 4)
-	for i, want := range double {
-		if !(math.Abs(single[i]-want) <= 1e-5*math.Abs(want)) {
-			t.Errorf("step %d: the ELBO is %v in float32 and %v in float64, want a relative difference of at most 1e-5", i+1, single[i], want)
-		}
 	}
 }
 
@@ -296,8 +285,7 @@ func TestTemperingStartsTied(t *testing.T) {
 	}
 }
 
-// The validation ELBO increases until the best epoch, stays the same for one epoch, and then drops. The epoch
-// after the best must not become the best, although it has the same ELBO.
+// The validation ELBO increases until the best epoch, stays the same for one epoch, and then drops.
 func TestTrainingEndsPatienceEpochsAfterTheFirstBest(t *testing.T) {
 	const patience = 2
 	for best := 1; best <= 3; best++ {
