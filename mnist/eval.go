@@ -30,12 +30,11 @@ type evaluation struct {
 func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var checkpoint, folder, k, method, out string
 	var simulated, asJSON bool
-	var images eval.Images
 	var o eval.Options
 	f := flag.NewFlagSet("mnist eval", flag.ContinueOnError)
 	modelFlag(f, &checkpoint)
 	dataFlag(f, &folder)
-	f.IntVar(&images.N, "limit", 0, "`number` of images to evaluate, starting with the first; 0 for all (10,000 with -simulated)")
+	f.IntVar(&o.N, "limit", 0, "`number` of images to evaluate, starting with the first; 0 for all (10,000 with -simulated)")
 	f.IntVar(&o.Samples, "samples", 1000, "`number` of importance samples for each image")
 	f.IntVar(&o.Runs, "runs", 3, "`number` of runs, each with freshly binarised images; ± is the standard deviation over runs")
 	f.StringVar(&k, "K", "", "evaluate an HVAE with this `number` of leapfrog steps: only 0, for the estimate p(x, z_0)/q(z_0|x) without the flow\n(default the model's K)")
@@ -43,14 +42,14 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	f.IntVar(&o.Steps, "steps", 1000, "`number` of steps from the variational prior to the posterior, for -method ais")
 	f.IntVar(&o.Chains, "chains", 16, "`number` of chains for each image, for -method ais")
 	f.BoolVar(&simulated, "simulated", false, "evaluate images drawn from the model, which also gives an upper bound on log p(x)")
-	f.Uint64Var(&images.Seed, "seed", 1, "seed for binarisation and noise")
+	f.Uint64Var(&o.Seed, "seed", 1, "seed for binarisation and noise")
 	f.BoolVar(&asJSON, "json", false, "print a JSON object, which also contains the values of each image")
 	f.StringVar(&out, "o", "", "`file` for the JSON object")
 	if err := command.Parse(f, aboutEval, args); err != nil {
 		return err
 	}
 	switch {
-	case images.N < 0 || o.Samples < 1 || o.Runs < 1 || o.Steps < 2 || o.Chains < 1:
+	case o.N < 0 || o.Samples < 1 || o.Runs < 1 || o.Steps < 2 || o.Chains < 1:
 		return command.Usage("-samples, -runs and -chains must be at least 1, -steps at least 2, and -limit at least 0")
 	case given(f, "K") && k != "0":
 		return command.Usage("invalid value %q for flag -K: the model's K can only be replaced by 0", k)
@@ -65,7 +64,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	e := evaluation{Epoch: c.Epoch, Seed: images.Seed}
+	e := evaluation{Epoch: c.Epoch, Seed: o.Seed}
 	if s, err := readState(checkpoint); err == nil && s != nil && k == "" {
 		e.Settings = &s.Settings
 	}
@@ -79,16 +78,16 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	}
 	description := "images drawn from the model"
 	if simulated {
-		images.N = cmp.Or(images.N, 10_000)
+		o.N = cmp.Or(o.N, 10_000)
 	} else {
-		images.Set, err = loadTestImages(load, folder, c, images.N, "limit", stderr)
+		o.Set, err = loadTestImages(load, folder, c, o.N, "limit", stderr)
 		if err != nil {
 			return err
 		}
-		images.N = cmp.Or(images.N, images.Set.Test.Len())
-		description = "test images of " + images.Set.Name
+		o.N = cmp.Or(o.N, o.Set.Test.Len())
+		description = "test images of " + o.Set.Name
 	}
-	e.Evaluation, err = eval.Evaluate(ctx, c, images, o, stderr)
+	e.Evaluation, err = eval.Evaluate(ctx, c, o, stderr)
 	if err != nil {
 		return fmt.Errorf("%s: %w", checkpoint, err)
 	}

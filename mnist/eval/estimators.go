@@ -18,8 +18,7 @@ const pixels = data.Side * data.Side
 type matrix = linalg.Matrix[float32]
 
 type estimator struct {
-	model  model.Checkpoint
-	images Images
+	model model.Checkpoint
 	Options
 	stepSizes []float64 // of the Steps − 1 Markov kernels of annealed importance sampling
 }
@@ -37,21 +36,21 @@ const atOnce = 48
 // estimate returns the estimate for an image in a run.
 func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, image int) (r estimate, err error) {
 	stream := func(purpose string, chain ...int) *rand.Rand {
-		return random.Stream(e.images.Seed, purpose, append([]int{run, image}, chain...)...)
+		return random.Stream(e.Seed, purpose, append([]int{run, image}, chain...)...)
 	}
 	var x, z matrix
-	if e.images.Set == nil {
+	if e.Set == nil {
 		x, z = Simulate(e.model, 1, func(int) *rand.Rand { return stream("mnist eval simulated") })
 	} else {
 		x = linalg.New[float32](pixels, 1)
-		data.Binarise(x, 0, e.images.Set.Test.Image(image), stream("mnist eval pixels"))
+		data.Binarise(x, 0, e.Set.Test.Image(image), stream("mnist eval pixels"))
 	}
 	logs, err := e.importance(ctx, t, x, matrix{}, stream("mnist eval noise"))
 	if err != nil {
 		return r, err
 	}
 	r.Evidence, r.reverse, r.upper = hvae.ImportanceEstimate(logs), math.NaN(), math.NaN()
-	if e.images.Set == nil {
+	if e.Set == nil {
 		logs, err = e.importance(ctx, t, x, z, stream("mnist eval reverse"))
 		if err != nil {
 			return r, err
@@ -63,15 +62,15 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 	}
 	forward := func(chain int) *rand.Rand { return stream("mnist ais forward", chain) }
 	r.lower, r.acceptance, err = e.bound(ctx, x, matrix{}, forward)
-	if err == nil && e.images.Set == nil {
+	if err == nil && e.Set == nil {
 		reverse := func(chain int) *rand.Rand { return stream("mnist ais reverse", chain) }
 		r.upper, _, err = e.bound(ctx, x, z, reverse)
 	}
 	return r, err
 }
 
-// Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n], with a random stream for each image.
-// So each column of z is an exact draw from the posterior p_θ(z|x).
+// Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n], with a random stream for each image. So each
+// column of z is an exact draw from the posterior p_θ(z|x).
 func Simulate(c model.Checkpoint, n int, stream func(image int) *rand.Rand) (x, z matrix) {
 	x, z = linalg.New[float32](pixels, n), linalg.New[float32](c.Config.Latent, n)
 	var t ad.Tape[float32]
@@ -143,16 +142,15 @@ func (e *estimator) sampler(x matrix) *hvae.AIS[float32] {
 // evaluated images are simulated, other simulated images.
 func (e *estimator) tuningImages() matrix {
 	const n = 16
-	m := &e.images
-	if m.Set == nil {
-		stream := func(i int) *rand.Rand { return random.Stream(m.Seed, "mnist ais tuning simulated", i) }
+	if e.Set == nil {
+		stream := func(i int) *rand.Rand { return random.Stream(e.Seed, "mnist ais tuning simulated", i) }
 		x, _ := Simulate(e.model, n, stream)
 		return x
 	}
-	_, validation := data.Split(m.Set.Train, e.model.Seed)
+	_, validation := data.Split(e.Set.Train, e.model.Seed)
 	x := linalg.New[float32](pixels, min(n, len(validation)))
 	for j, i := range validation[:x.Cols] {
-		data.Binarise(x, j, m.Set.Train.Image(i), random.Stream(m.Seed, "mnist ais tuning pixels", i))
+		data.Binarise(x, j, e.Set.Train.Image(i), random.Stream(e.Seed, "mnist ais tuning pixels", i))
 	}
 	return x
 }
@@ -163,7 +161,7 @@ func (e *estimator) tune(ctx context.Context) (err error) {
 	x := e.tuningImages()
 	var streams []*rand.Rand
 	for i := range x.Cols {
-		streams = append(streams, random.Stream(e.images.Seed, "mnist ais tuning", i))
+		streams = append(streams, random.Stream(e.Seed, "mnist ais tuning", i))
 	}
 	e.stepSizes, err = e.sampler(x).Tune(ctx, streams, 1+kernels/e.Steps)
 	return err

@@ -43,16 +43,13 @@ type Evaluation struct {
 	ImageNLL  []float64 `json:"image_nll,omitempty"`
 }
 
-// Images describes the images on which a model is evaluated.
-type Images struct {
-	Set  *data.Set // dataset whose first N test images are evaluated; nil for N images drawn from the model
-	N    int
-	Seed uint64 // seed of the binarisation and the noise
-}
-
 // Options are the settings of an evaluation.
 type Options struct {
-	Samples, Runs int // numbers of importance samples per image and of runs
+	Set     *data.Set // dataset whose first N test images are evaluated; nil for N images drawn from the model
+	N       int
+	Seed    uint64 // seed of the binarisation and the noise
+	Samples int    // number of importance samples for each image
+	Runs    int
 
 	// Annealed importance sampling (hvae.AIS) does not use the flow, so it checks the flow's estimates independently.
 	Steps  int // K, the number of steps from the encoder's variational prior to the posterior
@@ -60,19 +57,19 @@ type Options struct {
 }
 
 // Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if ctx is done, or if the
-// ELBO or the NLL is infinite. Images.Set needs training images if there are chains, whose step sizes are tuned on them.
-func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options, stderr io.Writer) (Evaluation, error) {
+// ELBO or the NLL is infinite. Options.Set needs training images if there are chains, whose step sizes are tuned on them.
+func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writer) (Evaluation, error) {
 	began := time.Now()
-	estimates, err := estimateAll(ctx, &estimator{model: c, images: images, Options: o}, stderr)
+	estimates, err := estimateAll(ctx, &estimator{model: c, Options: o}, stderr)
 	if ctx.Err() != nil {
-		err = fmt.Errorf("%w during the evaluation of %d images, which is not saved", context.Cause(ctx), images.N)
+		err = fmt.Errorf("%w during the evaluation of %d images, which is not saved", context.Cause(ctx), o.N)
 	}
 	if err != nil {
 		return Evaluation{}, err
 	}
-	e := Evaluation{Images: images.N, Samples: o.Samples, Runs: o.Runs, Data: "simulated", Trained: c.Data}
-	if images.Set != nil {
-		e.Data = images.Set.Name
+	e := Evaluation{Images: o.N, Samples: o.Samples, Runs: o.Runs, Data: "simulated", Trained: c.Data}
+	if o.Set != nil {
+		e.Data = o.Set.Name
 	}
 	var shapes []float64
 	for _, x := range estimates {
@@ -87,10 +84,10 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options,
 	if !finite(e.TailShape) {
 		e.TailShape, e.HeavyTails = undefined, undefined
 	}
-	runs := slices.Collect(slices.Chunk(estimates, images.N))
-	ofImages := make([][]estimate, images.N) // the estimates for each image in all runs
+	runs := slices.Collect(slices.Chunk(estimates, o.N))
+	ofImages := make([][]estimate, o.N) // the estimates for each image in all runs
 	for i, x := range estimates {
-		ofImages[i%images.N] = append(ofImages[i%images.N], x)
+		ofImages[i%o.N] = append(ofImages[i%o.N], x)
 	}
 	elbo := func(x estimate) float64 { return x.ELBO }
 	nll := func(x estimate) float64 { return -x.Log }
@@ -104,7 +101,7 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options,
 	if e.Diverged == 0 {
 		e.ImageELBO = means(ofImages, elbo)
 	}
-	if images.Set == nil {
+	if o.Set == nil {
 		e.Reverse = new(Reverse)
 		e.ReverseUpper, e.ReverseUpperSE = MeanSE(means(ofImages, func(x estimate) float64 { return x.reverse }))
 		e.ReverseGap, e.ReverseGapSE = MeanSE(means(ofImages, func(x estimate) float64 { return x.reverse - x.Log }))
@@ -118,7 +115,7 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options,
 
 // estimateAll returns the estimates for all images in the first run, in the second run, and so on.
 func estimateAll(ctx context.Context, e *estimator, stderr io.Writer) ([]estimate, error) {
-	line := progress.New(stderr, 0, func(time.Duration) string { return fmt.Sprintf("evaluating %d images", e.images.N) })
+	line := progress.New(stderr, 0, func(time.Duration) string { return fmt.Sprintf("evaluating %d images", e.N) })
 	if e.Chains > 0 {
 		err := e.tune(ctx)
 		if err != nil {
@@ -127,12 +124,12 @@ func estimateAll(ctx context.Context, e *estimator, stderr io.Writer) ([]estimat
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	all := make([]estimate, e.Runs*e.images.N)
+	all := make([]estimate, e.Runs*e.N)
 	var finished atomic.Int64
 	blocks := hvae.Evaluator[float32]{BlockSize: 1}
 	err := blocks.Each(ctx, hvae.Draws(len(all)), 0, func(b *hvae.Block[float32]) {
 		var err error
-		all[b.First], err = e.estimate(ctx, b.Tape, b.First/e.images.N, b.First%e.images.N)
+		all[b.First], err = e.estimate(ctx, b.Tape, b.First/e.N, b.First%e.N)
 		if err != nil {
 			stop(err)
 		}

@@ -42,7 +42,7 @@ func TestStepSizesAreTunedOnValidationImages(t *testing.T) {
 		Train: data.Images{Pixels: bytes.Repeat([]byte{255}, 120*data.Side*data.Side)},
 		Test:  data.Images{Pixels: make([]byte, 120*data.Side*data.Side)},
 	}
-	e := estimator{images: Images{Set: &set, N: 2, Seed: 1}, model: model.Checkpoint{Seed: 1}}
+	e := estimator{Options: Options{Set: &set, N: 2, Seed: 1}, model: model.Checkpoint{Seed: 1}}
 	x := e.tuningImages()
 	if x.Cols != 16 || slices.Min(x.Data) != 1 {
 		t.Errorf("there are %d images for tuning, want 16 white images", x.Cols)
@@ -113,7 +113,7 @@ func TestStandardErrorsAreOverImages(t *testing.T) {
 // evaluate evaluates an HVAE on one simulated image.
 func evaluate(ctx context.Context, samples, steps int) error {
 	c := checkpoint(model.Config{Kind: "hvae", K: 2, Tempering: "free", VaryEps: true, Latent: 3})
-	_, err := Evaluate(ctx, c, Images{N: 1, Seed: 1}, Options{Samples: samples, Runs: 1, Steps: steps, Chains: 8}, io.Discard)
+	_, err := Evaluate(ctx, c, Options{N: 1, Seed: 1, Samples: samples, Runs: 1, Steps: steps, Chains: 8}, io.Discard)
 	return err
 }
 

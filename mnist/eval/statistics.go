@@ -8,8 +8,7 @@ import (
 	"hvae/linalg"
 )
 
-// A Number is a statistic. It is NaN if it is undefined, like the standard deviation of a single value. NaN and infinity
-// are encoded as null in JSON.
+// A Number is a statistic, or NaN if it is undefined. NaN and infinity are encoded as null in JSON.
 type Number float64
 
 func (n Number) MarshalJSON() ([]byte, error) {
@@ -40,8 +39,7 @@ func MeanSD(x []float64) (mean, sd Number) {
 	return mean, se * Number(math.Sqrt(float64(len(x))))
 }
 
-// String returns n with two decimals. It adds 1e-9 to |n| first: the mean 83.315 has no exact binary representation and
-// would otherwise become 83.31 instead of 83.32, as in the paper.
+// String returns n with two decimals. It adds 1e-9 to |n| first, so that 83.315 becomes 83.32, as in the paper.
 func (n Number) String() string {
 	return fmt.Sprintf("%.2f", float64(n)+math.Copysign(1e-9, float64(n)))
 }

@@ -24,7 +24,7 @@ type param[T linalg.Float] struct {
 // An axis of a tensor has size elements, which are stride elements apart in param.Value.Data.
 type axis struct{ size, stride int }
 
-// newParam returns a parameter without elements. Its matrix and its tensor have the same layout.
+// newParam returns a parameter without elements, whose matrix and tensor have the same layout.
 func newParam[T linalg.Float](name string, mean, spread float64, shape ...int) *param[T] {
 	size := 1
 	for _, n := range shape {
@@ -89,12 +89,11 @@ const (
 
 // A Network is the encoder, the decoder and the flow of a model. On and Const put it on a tape.
 type Network[T linalg.Float] struct {
-	Config  Config
-	encoder struct{ conv1, conv2, conv3, hidden, mean, std layer[T] }
-	decoder struct{ hidden, expand, deconv1, deconv2, deconv3 layer[T] }
-	flow    struct{ stepSize, temperature, alpha, momentumSD *param[T] } // nil if the model does not have them
-
-	dynamics hvae.Flow[T] // the flow on a tape, without a target
+	Config   Config
+	encoder  struct{ conv1, conv2, conv3, hidden, mean, std layer[T] }
+	decoder  struct{ hidden, expand, deconv1, deconv2, deconv3 layer[T] }
+	flow     struct{ stepSize, temperature, alpha, momentumSD *param[T] } // nil if the model does not have them
+	dynamics hvae.Flow[T]                                                 // the flow on a tape, without a target
 }
 
 // describe returns a network whose parameters have no elements.

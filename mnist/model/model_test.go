@@ -25,14 +25,6 @@ func binary(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
 	}
 }
 
-// first returns the image indices 0 … n−1.
-func first(n int) (indices []int) {
-	for i := range n {
-		indices = append(indices, i)
-	}
-	return indices
-}
-
 var free = Config{Kind: "hvae", K: 2, Tempering: "free", VaryEps: true, Latent: 3}
 
 func TestInitialParametersHaveTheDocumentedDistribution(t *testing.T) {
@@ -79,7 +71,7 @@ func newTrainer(s Settings) *hvae.Trainer[float32] {
 // all weights.
 func train(t *testing.T, s Settings) (elbos []float64, weights []float32) {
 	t.Helper()
-	trainer, batch := newTrainer(s), hvae.Columns(first(20))
+	trainer, batch := newTrainer(s), hvae.Columns(make([]int, 20))
 	for range 3 {
 		elbo, err := trainer.Step(t.Context(), batch)
 		if err != nil {
@@ -116,7 +108,7 @@ func TestRecomputeKeepsBitsAndNeedsMemoryForOneLeapfrogStep(t *testing.T) {
 		trainer := newTrainer(Settings{Config: c, Rate: 1e-2, Seed: 1, Recompute: recompute})
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := trainer.Step(t.Context(), hvae.Columns(first(16))); err != nil {
+		if _, err := trainer.Step(t.Context(), hvae.Columns(make([]int, 16))); err != nil {
 			t.Fatal(err)
 		}
 		runtime.ReadMemStats(&after)
@@ -167,8 +159,7 @@ func testCheckpoint() Checkpoint {
 	return Checkpoint{Network: New[float32](free, -1, 5), Seed: 5, Epoch: 3, ELBO: -101.25, Data: "mnist", DataSHA256: "12"}
 }
 
-// If a checkpoint is decoded and encoded again, the bytes must be the same. This includes the models in mnist/results,
-// which earlier versions of the program wrote.
+// The models in mnist/results were written by earlier versions of the program.
 func TestCheckpointsAreUnchangedAfterReadingAndWriting(t *testing.T) {
 	c := testCheckpoint()
 	c.Config.Draws, c.Config.Importance = 5, true
@@ -244,8 +235,7 @@ func TestBlocksOfImagesFitIntoTheCache(t *testing.T) {
 }
 
 // FuzzCheckpoint changes two values of a checkpoint's metadata and one tensor. DecodeCheckpoint must reject invalid
-// configurations. Before it rejects a checkpoint, it must not allocate much more memory than safetensors.Decode, even if
-// the metadata describe a huge model.
+// configurations, and before that, it must not allocate much more memory than safetensors.Decode.
 func FuzzCheckpoint(f *testing.F) {
 	base, _ := safetensors.Decode(testCheckpoint().Encode())
 	f.Add("K", "2", "latent", "3", 1, 16)
