@@ -127,15 +127,13 @@ func shellsFromBothSides(t *testing.T, dims, L int) (forward, reverse hvae.Evide
 			t.Fatal(err)
 		}
 	}
-	logs := make([]float64, draws)
-	evaluate := func(estimate func(b *hvae.Block[float64]) *ad.Var[float64]) {
-		trainer.Each(context.Background(), hvae.Draws(draws), 1, func(b *hvae.Block[float64]) {
-			copy(logs[b.First:], estimate(b).Value.Data)
-		})
+	forward, err := trainer.Evidence(context.Background(), draws, 1, func(b *hvae.Block[float64]) *ad.Var[float64] {
+		return estimate(b, 1)
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	evaluate(func(b *hvae.Block[float64]) *ad.Var[float64] { return estimate(b, 1) })
-	forward = hvae.ImportanceEstimate(logs)
-	evaluate(func(b *hvae.Block[float64]) *ad.Var[float64] {
+	_, logs, err := trainer.Evaluate(context.Background(), hvae.Draws(draws), 1, func(b *hvae.Block[float64]) *ad.Var[float64] {
 		f, q := parts(b, 1)
 		z := b.Tape.Matrix(dims, b.Size)
 		for j := range z.Cols {
@@ -143,5 +141,8 @@ func shellsFromBothSides(t *testing.T, dims, L int) (forward, reverse hvae.Evide
 		}
 		return hvae.ReverseHIS(f, q, b.Tape.Const(z), b.Noise(dims, 1)).LogEstimate()
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return forward, hvae.ReverseEstimate(logs, 1)
 }

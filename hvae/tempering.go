@@ -92,8 +92,7 @@ func (t Tempering[T]) check(K, dims int) {
 		return
 	}
 	a, s := t.alpha.Value.Shape(), t.momentumSD.Cols()
-	ok := a.Rows == K && (a.Cols == 1 || a.Cols == dims) && (s == 1 || s == dims)
-	if !ok {
+	if a.Rows != K || a.Cols != 1 && a.Cols != dims || s != 1 && s != dims {
 		misuse("α is %v and s is [1×%d] for a flow of K = %d steps and ℓ = %d dimensions; "+
 			"α must be [%d×1] or [%d×%d], and s [1×1] or [1×%d]", a, s, K, dims, K, K, dims, dims)
 	}

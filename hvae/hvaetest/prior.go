@@ -35,13 +35,11 @@ func TestPrior(bind func(t *ad.Tape[float64]) hvae.Prior[float64], dims int) err
 		}
 	}
 	other, _ := q.Draw(t.Const(noise[1]))
-	mean, centred, covariance := linalg.New[float64](dims, 1), other.Value.Clone(), linalg.New[float64](dims, dims)
-	linalg.Sum(mean, other.Value)
-	linalg.Scale(mean, 1.0/draws, mean)
-	linalg.Sub(centred, other.Value, mean)
+	mean := ad.Scale(ad.SumTo(other, dims, 1), 1.0/draws)
+	centred, covariance := ad.Sub(other, mean).Value, linalg.New[float64](dims, dims)
 	linalg.MatMulTB(covariance, centred, centred, make([]float64, dims*draws))
 	linalg.Scale(covariance, 0.64/draws, covariance)
-	h := hvae.Normal[float64]{Mean: t.Const(mean), Factor: t.Const(linalg.Cholesky(covariance))}
+	h := hvae.Normal[float64]{Mean: mean, Factor: t.Const(linalg.Cholesky(covariance))}
 	ratio, se := linalg.MeanSE(ad.Exp(ad.Sub(h.LogDensity(z), logPrior)).Value.Data)
 	if !(math.Abs(ratio-1) <= zBound*se && se <= 0.1) {
 		return fmt.Errorf("the mean of h(z₀)/q⁰(z₀) is %.3g ± %.2g; it must be 1, with a standard error of at most 0.1", ratio, se)
