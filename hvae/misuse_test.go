@@ -13,7 +13,7 @@ import (
 	"hvae/linalg"
 )
 
-// unsummed is an invalid target. Its LogJoint returns a matrix [ℓ×B] instead of [1×B].
+// unsummed is a target whose LogJoint returns a matrix [ℓ×B] instead of [1×B].
 type unsummed struct{}
 
 func (unsummed) LogJoint(z *ad.Var[float64]) *ad.Var[float64] { return ad.Square(z) }

@@ -193,15 +193,10 @@ func TestRestoreRejectsStatesThatDoNotFit(t *testing.T) {
 func TestTrainersOfTheSameParameterHaveSeparateAverages(t *testing.T) {
 	params := parameter(1.0)
 	first := hvae.NewTrainer(params, hvae.Adamax[float64]{Rate: 0.1}, sampled(params[0]))
-	step := func(trainer *hvae.Trainer[float64]) linalg.Matrix[float64] {
-		if _, err := trainer.Step(t.Context(), hvae.Draws(3)); err != nil {
-			t.Fatal(err)
-		}
-		return trainer.State().Params[0].Averages
-	}
-	want := step(first)
-	step(hvae.NewTrainer(params, hvae.RMSProp[float64]{Rate: 0.1}, sampled(params[0])))
-	if got := first.State().Params[0].Averages; !reflect.DeepEqual(got, want) {
+	first.Step(t.Context(), hvae.Draws(3))
+	want := first.State().Params[0].Averages
+	hvae.NewTrainer(params, hvae.RMSProp[float64]{Rate: 0.1}, sampled(params[0])).Step(t.Context(), hvae.Draws(3))
+	if got := first.State().Params[0].Averages; !reflect.DeepEqual(got, want) || want.Data[0] == 0 {
 		t.Errorf("after a step of another trainer, the averages are %v, want %v", got, want)
 	}
 }
@@ -248,8 +243,7 @@ func TestNoiseIsSeparateForColumnsStepsSeedsAndEvaluations(t *testing.T) {
 	}
 }
 
-// If the context is done before a call, the trainer must not call the bound. If the bound cancels the context in the
-// first block, the trainer must not compute the other blocks. A cancelled call must not change the trainer.
+// If the context is done before a call or in the first block, the trainer must not compute other blocks or change.
 func TestCancelledCallDoesNotChangeState(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var ctx context.Context
@@ -281,11 +275,6 @@ func TestCancelledCallDoesNotChangeState(t *testing.T) {
 	}
 }
 
-// slopeTooLargeAtZero returns x/(x² + 1e-310). At x = 0, the value is 0 but the derivative overflows.
-func slopeTooLargeAtZero(x *ad.Var[float64]) *ad.Var[float64] {
-	return ad.Div(x, ad.AddConst(ad.Square(x), 1e-310))
-}
-
 func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 	// In each case, the bound is f(θ + shift) for column 4, counted from 0, and f(θ + 1) for all other columns. The
 	// error of Step must contain all strings in want.
@@ -297,15 +286,13 @@ func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 	}{
 		{"parameter", ad.Exp[float64], math.NaN(), 1, []string{"columns 0 to 1", "a leaf, [1×1], whose element (0, 0) is NaN, counted from 0, the parameter theta"}},
 		{"value", ad.Log[float64], 0, -1, []string{"(NaN)", "columns 4 to 5 of the batch", "operation ad.log,"}},
-		{"gradient", slopeTooLargeAtZero, 0, 0, []string{"columns 4 to 5", "operation ad.", "in the gradient of theta"}},
+		{"gradient", func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Div(x, ad.AddConst(ad.Square(x), 1e-310)) }, 0, 0, []string{"columns 4 to 5", "operation ad.", "in the gradient of theta"}},
 		{"constant", func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Add(x, x.Tape().Scalar(math.Inf(1))) }, 0, 0,
 			[]string{"(+Inf)", "columns 0 to 1", "a constant, [1×1]"}},
 		{"sum", func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Scale(x, 0.5e308) }, 0, 0, []string{"in the sum over blocks, but finite in each block"}},
 	} {
-		o := new(gradients[float64])
-		params := parameter(3.0)
+		o, params := new(gradients[float64]), append(parameter(3.0), parameter(c.theta)...)
 		params[0].Name = "other"
-		params = append(params, parameter(c.theta)...)
 		trainer := hvae.NewTrainer(params, o, func(b *hvae.Block[float64]) *ad.Var[float64] {
 			x := b.Tape.Fill(1, b.Size, 1)
 			if b.First == 4 {

@@ -12,11 +12,9 @@ import (
 )
 
 // TestTarget checks a target at the given points z [ℓ], where ℓ = dims, or by default at three points near the origin.
-// The function bind returns the target on a tape. TestTarget returns an error unless these conditions hold:
-//   - log p(x, z) must be [1×B], and each column must depend only on the same column of z.
-//   - The gradients of U and, for a random vector v, of vᵀ∇U must agree with numerical differentiation. Training needs
-//     the gradient of vᵀ∇U, so a ClosedForm must compute ∇U with operations on the tape.
-//   - Numerical differentiation must be accurate. If it is not, choose other points.
+// The function bind returns the target on a tape. TestTarget returns an error unless log p(x, z) is [1×B], each column
+// depends only on the same column of z, and the gradients of U and, for a random vector v, of vᵀ∇U agree with numerical
+// differentiation. Training needs the gradient of vᵀ∇U, so a ClosedForm must compute ∇U with operations on the tape.
 func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, points ...[]float64) error {
 	points = orNormal(points, 3, dims)
 	v := linalg.Column(orNormal(nil, 4, dims)[3]...)
@@ -34,8 +32,8 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, p
 		all.Data[i] = points[i%all.Cols][i/all.Cols]
 	}
 	logJoint := bind(&t).LogJoint(t.Const(all)).Value
-	if want := (linalg.Shape{Rows: 1, Cols: all.Cols}); logJoint.Shape() != want {
-		return fmt.Errorf("for z %v, log p(x, z) is %v, not %v", all.Shape(), logJoint.Shape(), want)
+	if logJoint.Rows != 1 || logJoint.Cols != all.Cols {
+		return fmt.Errorf("for z %v, log p(x, z) is %v, not [1×%d]", all.Shape(), logJoint.Shape(), all.Cols)
 	}
 	for j, z := range points {
 		values, gradients := derivatives(z)
@@ -66,8 +64,7 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 	forward := func(s []float64) []float64 { return apply(s, (*hvae.Flow[float64]).Forward) }
 	for _, s := range orNormal(points, 1, 2*dims) {
 		end := linalg.Column(forward(s)...)
-		// The inverse starts from H(z, ρ)·(1 + 10⁻⁹h). The difference of the results for two h shows whether the
-		// inverse amplifies rounding errors.
+		// The inverse starts from H(z, ρ)·(1 + 10⁻⁹h), which shows whether it amplifies rounding errors.
 		if err := compare("H⁻¹(H(z, ρ))", s, s, func(h float64) []float64 {
 			moved := end.Clone()
 			linalg.Scale(moved, 1+1e-9*h, end)

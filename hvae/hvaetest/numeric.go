@@ -56,9 +56,8 @@ func Determinant(m linalg.Matrix[float64]) float64 {
 	return det
 }
 
-// GradientError compares two gradients of the mean of f(params) with respect to all elements of all parameters: g from
-// automatic and d from numerical differentiation. It returns ‖g − d‖/‖d‖. The function f must be smooth and draw the same
-// noise in each call.
+// GradientError returns ‖g − d‖/‖d‖ for the gradient of the mean of f(params) with respect to all parameters, by automatic
+// (g) and numerical (d) differentiation. The function f must be smooth and draw the same noise in each call.
 func GradientError(params []linalg.Matrix[float64],
 	f func(t *ad.Tape[float64], params []*ad.Var[float64]) *ad.Var[float64]) float64 {
 	var t ad.Tape[float64]

@@ -11,11 +11,10 @@ import (
 )
 
 // TestPrior checks a variational prior q⁰ in ℓ = dims dimensions, whose draws must have the same distribution in all
-// columns. The function bind returns the prior on a tape. TestPrior returns an error unless these conditions hold:
-//   - Draw must return z₀ [ℓ×B] and log q⁰(z₀) [1×B]. If the prior is an hvae.Density, LogDensity must agree.
-//   - The mean of h(z₀)/q⁰(z₀) over 20,000 draws must be 1 up to its standard error, because its expectation is ∫ h(z) dz.
-//     The density h is normal, with the mean of other draws from q⁰ and 0.64 times their covariance. The quotient has a
-//     finite variance unless the tails of q⁰ are much lighter than normal tails.
+// columns. The function bind returns the prior on a tape. TestPrior returns an error unless Draw returns z₀ [ℓ×B] and log
+// q⁰(z₀) [1×B], LogDensity of an hvae.Density agrees, and the mean of h(z₀)/q⁰(z₀) over 20,000 draws is 1 up to its
+// standard error. The density h is normal, with the mean of other draws and 0.64 times their covariance. The quotient
+// has a finite variance unless the tails of q⁰ are much lighter than normal tails.
 func TestPrior(bind func(t *ad.Tape[float64]) hvae.Prior[float64], dims int) error {
 	const draws, zBound = 20_000, 4.5 // a correct prior fails with probability 7e-6
 	var t ad.Tape[float64]

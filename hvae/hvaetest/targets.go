@@ -1,6 +1,5 @@
-// Package hvaetest helps to test targets, flows and variational priors for package hvae. TestTarget, TestFlow and
-// TestPrior check them. GradientError checks the gradient of an objective. TwoModes, Bimodal and Quadratic are targets
-// with known evidence. Read targets.go, check.go, prior.go and numeric.go in this order.
+// Package hvaetest checks targets, flows, variational priors and gradients for package hvae. TwoModes, Bimodal and
+// Quadratic are targets with known evidence. Read targets.go, check.go, prior.go and numeric.go in this order.
 package hvaetest
 
 import (
@@ -30,8 +29,7 @@ type Mode struct {
 // Bimodal is the target of most tests.
 var Bimodal = TwoModes{-1.3, [2]Mode{{0.35, linalg.Column(1.0), 0.7}, {0.65, linalg.Column(-0.8), 0.5}}}
 
-// LogJoint implements hvae.Target. It adds weighted densities in the log domain:
-// log(w₁eᵘ + w₂eᵛ) = v + softplus(u − v + log w₁/w₂) + log w₂.
+// LogJoint implements hvae.Target by log(w₁eᵘ + w₂eᵛ) = v + softplus(u − v + log w₁/w₂) + log w₂.
 func (m TwoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	component := func(c Mode) *ad.Var[float64] {
 		r := ad.Scale(ad.Sub(z, z.Tape().Const(c.Mean)), 1/c.SD)
