@@ -69,7 +69,10 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		e.Settings = &s.Settings
 	}
 	if k == "0" {
-		c.Network = c.WithoutFlow()
+		trained := c.Network
+		config := model.Config{Kind: c.Config.Kind, Tempering: "none", Latent: c.Config.Latent}
+		c.Network = model.New[float32](config, 0, 0)
+		c.SetEncoderAndDecoder(trained)
 	}
 	load := data.Load // AIS is tuned on validation images
 	if method == "is" {

@@ -90,8 +90,8 @@ func Simulate(c model.Checkpoint, n int, stream func(image int) *rand.Rand) (x, 
 	return x, z
 }
 
-// importance returns e.Samples draws of log p̂_θ(x) for image x [784×1]. If z [ℓ×1] is given, which must be an exact draw
-// from the posterior, the paths end at z and differ in their momenta.
+// importance returns e.Samples draws of log p̂_θ(x) for image x [784×1]. If z [ℓ×1] is given, an exact draw from the
+// posterior, the paths end at z and differ in their momenta.
 func (e *estimator) importance(ctx context.Context, t *ad.Tape[float32], x, z matrix, rng *rand.Rand,
 ) (logs []float64, err error) {
 	mean, std := e.encode(x)
@@ -168,8 +168,8 @@ func (e *estimator) tune(ctx context.Context) (err error) {
 }
 
 // bound returns a stochastic bound on log p_θ(x) for image x [784×1], and the mean acceptance rate of the kernels. The
-// bound is log mean p̂_θ(x), a lower bound, where the mean is over e.Chains chains. If z [ℓ×1] is given, which must be an
-// exact draw from the posterior, the chains start from z, and the bound is −log mean 1/p̂_θ(x), an upper bound.
+// bound is log mean p̂_θ(x), a lower bound, where the mean is over e.Chains chains. If z [ℓ×1] is given, an exact draw
+// from the posterior, the chains start from z, and the bound is −log mean 1/p̂_θ(x), an upper bound.
 func (e *estimator) bound(ctx context.Context, x, z matrix, stream func(chain int) *rand.Rand,
 ) (bound, acceptance float64, err error) {
 	sign := 1.0

@@ -57,7 +57,7 @@ type Options struct {
 }
 
 // Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if ctx is done, or if the
-// ELBO or the NLL is infinite. Options.Set needs training images if there are chains, whose step sizes are tuned on them.
+// ELBO or the NLL is infinite. Chains need a Set with training images, on which their step sizes are tuned.
 func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writer) (Evaluation, error) {
 	began := time.Now()
 	estimates, err := estimateAll(ctx, &estimator{model: c, Options: o}, stderr)

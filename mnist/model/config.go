@@ -70,8 +70,8 @@ func (c Config) String() string {
 	return s
 }
 
-// StepCost returns the number of multiply-adds of a training step for one image. A forward pass takes e multiply-adds in
-// the encoder (c of them in conv1, which needs no gradient of its input) and d in the decoder. A step takes 3e − c + 3d
+// StepCost returns the number of multiply-adds of a training step for one image. A forward pass takes e of them in the
+// encoder (c of them in conv1, which needs no gradient of its input) and d in the decoder. A step takes 3e − c + 3d
 // for K = 0 and otherwise 3e − c + 6(K + 1)d, because ∇U takes 2d at each of K + 1 points, and its derivative takes 4d.
 // With L draws per image, the decoder's part is multiplied by L.
 func (c Config) StepCost() int {
@@ -92,7 +92,7 @@ type Settings struct {
 	Seed      uint64  `json:"seed"`
 	Epochs    int     `json:"epochs"`    // maximum number of epochs
 	Patience  int     `json:"patience"`  // training ends after this number of epochs without a better validation ELBO
-	Start     string  `json:"start"`     // checkpoint with the initial weights of encoder and decoder; "" for random weights
+	Start     string  `json:"start"`     // checkpoint with the initial encoder and decoder; "" for random weights
 	Recompute bool    `json:"recompute"` // whether the backward pass recomputes the leapfrog steps
 	Data      string  `json:"data"`      // folder of the dataset, as for data.Load
 }

@@ -71,8 +71,8 @@ func convolution[T linalg.Float](name string, g *conv.Geometry, channels int) la
 	return l
 }
 
-// The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4, with TensorFlow's padding SAME: 1 pixel before
-// and 2 pixels after each row and column or, in conv3, 2 on all sides. The decoder applies their transposes.
+// The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4, with TensorFlow's padding SAME: 1 pixel
+// before and 2 pixels after each row and column or, in conv3, 2 on all sides. The decoder applies their transposes.
 var (
 	conv1 = conv.Same(28, 28, 1, 16, 5, 2)
 	conv2 = conv.Same(14, 14, 16, 32, 5, 2)
@@ -181,12 +181,6 @@ func (n *Network[T]) Params() (all []*hvae.Param[T]) {
 		all = append(all, &p.Param)
 	}
 	return all
-}
-
-// WithoutFlow returns a network with the same encoder and decoder, but without the flow.
-func (n *Network[T]) WithoutFlow() *Network[T] {
-	c := Config{Kind: n.Config.Kind, Tempering: "none", Latent: n.Config.Latent}
-	return &Network[T]{Config: c, encoder: n.encoder, decoder: n.decoder}
 }
 
 // SetEncoderAndDecoder replaces the encoder and decoder by those of another network with the same ℓ, without copying.

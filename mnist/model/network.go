@@ -51,9 +51,9 @@ func LogBernoulli[T linalg.Float](x, a *ad.Var[T]) *ad.Var[T] {
 	return ad.Sub(ad.MulSumTo(x, a, 1, a.Cols()), ad.SumTo(ad.Softplus(a), 1, a.Cols()))
 }
 
-// ELBO returns an estimate [1×B] of the evidence lower bound of each image from noise ε, γ₀ ~ N(0, I) [ℓ×B], log p̂. With
-// L draws per image (Config.Draws), the noise is [ℓ×(B·L)], with L adjacent columns per image, and the estimate is the
-// mean of log p̂ or, if Config.Importance is true, the logarithm of the mean of p̂ (hvae.ImportanceBound).
+// ELBO returns log p̂ [1×B], an estimate of the evidence lower bound of each image, for noise ε, γ₀ ~ N(0, I) [ℓ×B].
+// With L draws per image (Config.Draws), the noise is [ℓ×(B·L)], with L adjacent columns per image, and the estimate is
+// the mean of log p̂ or, if Config.Importance is true, the logarithm of the mean of p̂ (hvae.ImportanceBound).
 func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 	mean, std := n.Encode(x)
 	L := n.Config.Draws
@@ -86,7 +86,7 @@ func repeat[T linalg.Float](v *ad.Var[T], L int) *ad.Var[T] {
 }
 
 // Draw runs Algorithm 1 for images x [784×B], with mean and std [ℓ×B] from Encode, and with the noise ε and γ₀ [ℓ×B].
-// It uses a single column of x, mean and std for all columns of the noise. Without a flow, p̂_θ(x) = p_θ(x, z₀)/q(z₀|x).
+// It uses a single column of x, mean and std for all columns of noise. Without a flow, p̂_θ(x) = p_θ(x, z₀)/q(z₀|x).
 func (n *Network[T]) Draw(x, mean, std, epsilon, gamma0 *ad.Var[T]) hvae.Sample[T] {
 	return hvae.HIS(n.Flow(x), hvae.DiagonalNormal[T]{Mean: mean, SD: std}, epsilon, gamma0)
 }

@@ -10,7 +10,7 @@ import (
 
 // BlockSize returns the number of images in each block of a batch of n images. With leapfrog steps, a block has 16
 // columns (one SIMD vector of float32), because their activations fit into a core's cache. Without leapfrog steps,
-// larger blocks are faster, because each block reads all weights: usually an even number of blocks of at most 64 images.
+// larger blocks are faster, because each block reads all weights: mostly an even number of blocks of at most 64 images.
 func (c Config) BlockSize(n int) int {
 	const vector, quarter, largest = 16, 4, 64 // quarter of a vector
 	switch {
