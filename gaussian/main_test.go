@@ -51,6 +51,7 @@ func TestInvalidFlagsPrintOneLineAndReturnStatus2(t *testing.T) {
 		"-http :0 -json":         "-json has no effect with -http",
 		"-two-modes -http 8080":  "it must be HOST:PORT, such as localhost:8080",
 		"-datasets 0":            "invalid value 0 for flag -datasets: it must be from 1 to 100000000",
+		"-n 1":                   "from 2 to 100000000",
 		"-batch 100000001":       "-batch",
 		"-lr 0":                  "invalid value 0 for flag -lr: it must be a positive finite number",
 		"-lr NaN":                "a positive finite number",
