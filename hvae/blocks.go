@@ -38,7 +38,6 @@ type Block[T linalg.Float] struct {
 	params  []*Param[T]
 	vars    []*ad.Var[T] // params on Tape
 	streams []rand.PCG   // random streams of the columns
-	live    bool         // whether noise is a leaf, so that the tape keeps the rules of all operations on it; see diagnose
 }
 
 // Var returns the variable of parameter p on the tape of the block.
@@ -78,7 +77,7 @@ func (b *Block[T]) Noise(rows, L int) *ad.Var[T] {
 	for c := range m.Cols {
 		random.FillNormalColumn(b.Rng(c/L), m, c)
 	}
-	if b.live {
+	if b.Tape.KeepAll { // so that the tape keeps the rules of all operations on noise; see diagnose
 		return b.Tape.Leaf(m)
 	}
 	return b.Tape.Const(m)
@@ -184,7 +183,7 @@ func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEsti
 // diagnose computes the blocks again whose sum of bounds or whose gradient, unless gradients is nil, was not finite in the
 // last pass. It returns an error that begins with what and describes the first operation whose result is not finite.
 func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string, gradients [][]linalg.Matrix[T]) error {
-	b := &Block[T]{Tape: &ad.Tape[T]{KeepAll: true}, live: true}
+	b := &Block[T]{Tape: &ad.Tape[T]{KeepAll: true}}
 	p.put = (*ad.Tape[T]).Leaf
 	for i, sum := range e.sums {
 		j := -1

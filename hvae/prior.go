@@ -67,3 +67,61 @@ func (q DiagonalNormal[T]) check(z *ad.Var[T]) {
 	}
 	mustBeFactors("DiagonalNormal", "SD", q.SD, 0, T(math.Inf(1)))
 }
+
+// Normal is the variational prior N(μ, CCᵀ) with any covariance. Mean μ is [ℓ×B], or [ℓ×1] if all columns are equal.
+// Factor C [ℓ×ℓ] is the Cholesky factor of the covariance, from CholeskyFactor or linalg.Cholesky. Draw and LogDensity
+// take about ℓ²B multiplications. They panic unless C is lower triangular with a positive diagonal.
+type Normal[T linalg.Float] struct{ Mean, Factor *ad.Var[T] }
+
+// Draw returns z₀ = μ + Cε [ℓ×B] and log q⁰(z₀) [1×B].
+func (q Normal[T]) Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T]) {
+	logDet := ad.Sum(ad.Log(q.diagonal(epsilon)))
+	return ad.Add(ad.MatMul(q.Factor, epsilon), q.Mean), ad.Sub(LogNormal(epsilon), logDet)
+}
+
+// LogDensity returns log q⁰(z) [1×B] for the columns of z [ℓ×B]. It solves Cε = z − μ by forward substitution.
+func (q Normal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
+	diagonal, n := q.diagonal(z), z.Rows()
+	c, r := ad.Reshape(q.Factor, n*n, 1), ad.Sub(z, q.Mean)
+	epsilon := ad.Div(ad.RowRange(r, 0, 1), ad.RowRange(diagonal, 0, 1))
+	for i := 1; i < n; i++ {
+		left := ad.Reshape(ad.RowRange(c, i*n, i*n+i), 1, i) // row i of C, left of the diagonal
+		rest := ad.Sub(ad.RowRange(r, i, i+1), ad.MatMul(left, epsilon))
+		epsilon = ad.Stack(epsilon, ad.Div(rest, ad.RowRange(diagonal, i, i+1)))
+	}
+	return ad.Sub(LogNormal(epsilon), ad.Sum(ad.Log(diagonal)))
+}
+
+// diagonal returns the diagonal [ℓ×1] of C for noise or positions z [ℓ×B].
+func (q Normal[T]) diagonal(z *ad.Var[T]) *ad.Var[T] {
+	n := z.Rows()
+	mustBe("the factor of Normal", q.Factor, n, n)
+	for i, v := range q.Factor.Value.Data {
+		row, col := i/n+1, i%n+1
+		if row < col && v != 0 || row == col && v < 0 {
+			misuse("Normal: element (%d, %d) of the factor is %v; it must be lower triangular with a positive diagonal", row, col, v)
+		}
+	}
+	_, diagonal := masks(z.Tape(), n)
+	return ad.SumTo(ad.Mul(diagonal, q.Factor), n, 1)
+}
+
+// CholeskyFactor maps an unconstrained parameter x [ℓ×ℓ] to a lower triangular matrix with a positive diagonal. It keeps
+// the elements below the diagonal, replaces the diagonal by its exponential and the rest by 0. For x = 0, it returns I.
+func CholeskyFactor[T linalg.Float](x *ad.Var[T]) *ad.Var[T] {
+	mustBe("CholeskyFactor: x", x, x.Rows(), x.Rows())
+	below, diagonal := masks(x.Tape(), x.Rows())
+	return ad.MulAdd(below, x, ad.Mul(diagonal, ad.Exp(ad.Mul(diagonal, x))))
+}
+
+// masks returns two constants [n×n] that are 1 below and on the diagonal, respectively, and otherwise 0.
+func masks[T linalg.Float](t *ad.Tape[T], n int) (below, diagonal *ad.Var[T]) {
+	b, d := linalg.New[T](n, n), linalg.New[T](n, n)
+	for i := range n {
+		d.Row(i)[i] = 1
+		for j := range i {
+			b.Row(i)[j] = 1
+		}
+	}
+	return t.Const(b), t.Const(d)
+}
