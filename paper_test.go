@@ -1390,7 +1390,7 @@ func figure1b(check *report) {
 	c := model.Config{Points: 1000, Iterations: 6000, Draws: 10, Rate: 2e-3, Seed: 1}
 	results := map[string]model.Outcome{}
 	for _, name := range []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"} {
-		o, err := c.Train(check.t.Context(), name, 2, 0, func(int) {})
+		o, err := c.Train(check.t.Context(), name, 2, 0, func() {})
 		check.must(err)
 		results[name] = o
 	}

@@ -79,7 +79,7 @@ func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []mo
 	line := progress.New(stderr, 0, func(elapsed time.Duration) string {
 		return fmt.Sprintf("%.0f iterations/s", float64(iterations.Load())/elapsed.Seconds())
 	})
-	count := func(n int) { line.Set(float64(iterations.Add(int64(n))) / total) }
+	count := func() { line.Set(float64(iterations.Add(1)) / total) }
 	for _, d := range o.dims {
 		for _, m := range o.methods {
 			outcomes, errs := make([]model.Outcome, o.datasets), make([]error, o.datasets)

@@ -41,7 +41,7 @@ func TestRowsAreAveragesOfRunsWithTheGivenOptions(t *testing.T) {
 		all := make([]model.Outcome, o.datasets)
 		for k := range all {
 			var err error
-			all[k], err = o.config.Train(t.Context(), o.methods[i%9], o.dims[i/9], k, func(int) {})
+			all[k], err = o.config.Train(t.Context(), o.methods[i%9], o.dims[i/9], k, func() {})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,7 +21,7 @@ func TestDivergenceErrorDescribesTheRun(t *testing.T) {
 	c.Rate = 1e4
 	for _, name := range MethodNames() {
 		want := name + " on dataset 7 (d = 2) diverged after "
-		_, err := c.Train(t.Context(), name, 2, 6, func(int) {})
+		_, err := c.Train(t.Context(), name, 2, 6, func() {})
 		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), "try a smaller -lr") {
 			t.Errorf("with the learning rate 1e4, the error is %v, want %s and advice", err, want)
 		}
@@ -31,7 +31,7 @@ func TestDivergenceErrorDescribesTheRun(t *testing.T) {
 func TestTrainReturnsWhenContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
-	_, err := small.Train(ctx, "vb", 3, 0, func(int) {
+	_, err := small.Train(ctx, "vb", 3, 0, func() {
 		if calls++; calls == 2 {
 			cancel()
 		}
@@ -71,7 +71,7 @@ func TestAverage(t *testing.T) {
 func TestOutcomeDescribesItsEstimate(t *testing.T) {
 	for _, name := range MethodNames() {
 		iterations := 0
-		o, err := small.Train(t.Context(), name, 2, 1, func(n int) { iterations += n })
+		o, err := small.Train(t.Context(), name, 2, 1, func() { iterations++ })
 		if err != nil || iterations != small.Iterations {
 			t.Fatalf("error %v after %d iterations, want %d iterations", err, iterations, small.Iterations)
 		}
@@ -103,7 +103,7 @@ func TestOutcomeDescribesItsEstimate(t *testing.T) {
 // Train must use the streams of its seed, method, dimension and dataset, so that runs can be repeated and methods compared.
 func TestOutcomeDependsOnlyOnItsArguments(t *testing.T) {
 	train := func(c Config, k int) float64 {
-		o, err := c.Train(t.Context(), "hvae-k1", 2, k, func(int) {})
+		o, err := c.Train(t.Context(), "hvae-k1", 2, k, func() {})
 		if err != nil {
 			t.Fatal(err)
 		}

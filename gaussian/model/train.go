@@ -33,9 +33,9 @@ type Config struct {
 }
 
 // Train trains a method on dataset number k in d dimensions, which does not depend on the method. Except for Seconds,
-// the outcome depends only on c, method, d and k. Train calls progress(1) before each iteration. It returns ctx.Err() if
+// the outcome depends only on c, method, d and k. Train calls progress before each iteration. It returns ctx.Err() if
 // ctx is done, and an error that describes the run if it diverges.
-func (c Config) Train(ctx context.Context, method string, d, k int, progress func(iterations int)) (Outcome, error) {
+func (c Config) Train(ctx context.Context, method string, d, k int, progress func()) (Outcome, error) {
 	start := time.Now()
 	stream := func(use string) *rand.Rand { return random.Stream(c.Seed, "gaussian "+use, d, k) }
 	truth := Truth(d)
@@ -46,7 +46,7 @@ func (c Config) Train(ctx context.Context, method string, d, k int, progress fun
 	m := NewMethod(method, data, stream("start "+method))
 	trainer := NewTrainer(m, c.Rate, stream("noise "+method).Uint64())
 	for err == nil && trainer.Steps() < c.Iterations {
-		progress(1)
+		progress()
 		_, err = trainer.Step(ctx, hvae.Draws(c.Draws))
 	}
 	o := Outcome{Method: method, Dims: d, Datasets: 1}
