@@ -114,7 +114,7 @@ func TestWriteFileReplacesOrCreatesAFile(t *testing.T) {
 		b, readErr := os.ReadFile(name)
 		entries, _ := os.ReadDir(dir)
 		if !errors.Is(err, c.err) || readErr != nil || string(b) != c.want || len(entries) != 1 {
-			t.Errorf("%s: error %v, contents %q (error %v), folder %v; want %q and one file", c.data, err, b, readErr, entries, c.want)
+			t.Errorf("%s: error %v, contents %q (error %v), folder %v; want %q", c.data, err, b, readErr, entries, c.want)
 		}
 	}
 	for name, want := range map[string]string{dir: "it is not a regular file", filepath.Join(dir, "none", "x"): "open "} {

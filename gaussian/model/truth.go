@@ -3,8 +3,8 @@
 //
 //	z ~ N(0, I_d),   x_i | z ~ N(z + Δ, Σ),   Σ = diag(σ_1², …, σ_d²),
 //
-// from one dataset D = {x_1, …, x_N}. The evidence of this model is known in closed form. The target in twomodes.go shows
-// the effect of tempering.
+// from one dataset D = {x_1, …, x_N}. The evidence of this model is known in closed form. The target in twomodes.go
+// shows the effect of tempering.
 package model
 
 import (
@@ -113,8 +113,8 @@ func (d Data) TiedLimit(t Theta) float64 {
 	return n*math.Expm1(excess/n) - excess
 }
 
-// MaximumLikelihood returns the θ that maximises log p_θ(D): Δ̂_j = x̄_j, and the variances v = σ̂_j² are the positive roots
-// of N v² + (N(N−1) − S_j) v − N S_j = 0, computed without cancellation. N must be at least 2, and every S_j positive.
+// MaximumLikelihood returns the θ that maximises log p_θ(D): Δ̂_j = x̄_j, and v = σ̂_j² is the positive root of N v² +
+// (N(N−1) − S_j) v − N S_j = 0, computed without cancellation. N must be at least 2, and every S_j positive.
 func (d Data) MaximumLikelihood() Theta {
 	t, n := Theta{Delta: slices.Clone(d.Mean)}, float64(d.N)
 	for _, s := range d.Scatter {
