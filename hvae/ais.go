@@ -12,8 +12,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// An AIS runs annealed importance sampling (section 2.2; Neal, 2001) with B parallel chains. Each chain starts with z₀ ~
-// q⁰. Kernels k = 1, …, K − 1 then draw z_k by Hamiltonian Monte Carlo and leave the bridging density p^k invariant:
+// An AIS runs annealed importance sampling (section 2.2; Neal, 2001) with B parallel chains. Each chain starts with z₀
+// ~ q⁰. Kernels k = 1, …, K − 1 then draw z_k by Hamiltonian Monte Carlo and leave the bridging density p^k invariant:
 //
 //	log p^k(z) = (1 − β_k) log q⁰(z) + β_k log p_θ(x, z),   β_k = k/K,
 //	p̂_θ(x)    = Π_k p^(k+1)(z_k) / p^k(z_k),   k = 0, …, K − 1.
@@ -31,16 +31,16 @@ type AIS[T linalg.Float] struct {
 // Forward starts the chains at draws from q⁰ and runs them. It returns their last states and their estimates log
 // p̂_θ(x) [B]. The expectation of log p̂_θ(x) is at most log p_θ(x). Chain j uses the random numbers of streams[j].
 //
-// Forward, Reverse and Tune return ctx.Err() if ctx is done, which they test before each kernel. They return an error if
-// log p_θ(x, z) or log q⁰(z) is NaN where a chain starts, for example because an element of SD is 0.
+// Forward, Reverse and Tune return ctx.Err() if ctx is done, which they test before each kernel. They return an error
+// if log p_θ(x, z) or log q⁰(z) is NaN where a chain starts, for example because an element of SD is 0.
 func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (
 	end *Particles[T], logEstimates []float64, err error) {
 	return a.run(ctx, a.draw(streams), streams, ascending, func(int, float64) {})
 }
 
-// Reverse runs the chains backwards from exact draws z [ℓ×B] from the posterior p_θ(z|x), such as the z from which x was
-// simulated. Because E[1/p̂_θ(x)] = 1/p_θ(x), the expectation of log p̂_θ(x) [B] is at least log p_θ(x) (bidirectional
-// Monte Carlo: Grosse, Ghahramani and Adams, 2015).
+// Reverse runs the chains backwards from exact draws z [ℓ×B] from the posterior p_θ(z|x), such as the z from which x
+// was simulated. Because E[1/p̂_θ(x)] = 1/p_θ(x), the expectation of log p̂_θ(x) [B] is at least log p_θ(x)
+// (bidirectional Monte Carlo: Grosse, Ghahramani and Adams, 2015).
 func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand) (
 	end *Particles[T], logEstimates []float64, err error) {
 	return a.run(ctx, z, streams, func(i int) int { return a.Steps - i }, func(int, float64) {})
@@ -74,11 +74,12 @@ func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Ra
 	return p, logEstimates, nil
 }
 
+// ascending is the order of the kernels in Forward and Tune.
 func ascending(i int) int { return i }
 
 // Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011, section 4.4). Each
-// pass runs all kernels once. One pass is enough for large K. Forward and Reverse need other streams, or their estimates
-// would be biased.
+// pass runs all kernels once. One pass is enough for large K. Forward and Reverse need other streams, or their
+// estimates would be biased.
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
 	stepSizes = slices.Repeat([]float64{first}, max(0, a.Steps-1))
@@ -109,8 +110,8 @@ type Particles[T linalg.Float] struct {
 	tape               *ad.Tape[T]
 }
 
-// At returns B chains in the states z [ℓ×B]. It returns an error if a density at z is NaN; log q⁰(z) is NaN if SD is 0. It
-// panics if a field of the AIS is missing or has an impossible value, or if z has the wrong number of rows.
+// At returns B chains in the states z [ℓ×B]. It returns an error if a density at z is NaN; log q⁰(z) is NaN if SD is 0.
+// It panics if a field of the AIS is missing or has an impossible value, or if z has the wrong number of rows.
 func (a *AIS[T]) At(z linalg.Matrix[T]) (*Particles[T], error) {
 	mustNotBeNil("AIS.Target", a.Target == nil)
 	mustBeAtLeast("AIS.Steps", a.Steps, 1)

@@ -70,8 +70,8 @@ func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
 // training step and the position of the column in the batch, not on the division of the batch into blocks.
 func (b *Block[T]) Rng(j int) *rand.Rand { return rand.New(&b.streams[j]) }
 
-// Noise returns draws from N(0, 1) as a constant [rows×(B·L)]. Columns j·L to j·L + L − 1 are drawn from Rng(j). Use L =
-// 1 unless the bound combines several draws (ImportanceBound).
+// Noise returns draws from N(0, 1) as a constant [rows×(B·L)]. Columns j·L to j·L + L − 1 are drawn from Rng(j). Use L
+// = 1 unless the bound combines several draws (ImportanceBound).
 func (b *Block[T]) Noise(rows, L int) *ad.Var[T] {
 	m := b.Tape.Matrix(rows, b.Size*L)
 	for c := range m.Cols {
@@ -83,7 +83,7 @@ func (b *Block[T]) Noise(rows, L int) *ad.Var[T] {
 	return b.Tape.Const(m)
 }
 
-// A Bound returns an estimate of a lower bound on log p_θ(x) [1×B], such as Sample.LogEstimate, for the columns of block b.
+// A Bound returns an estimate of a lower bound on log p_θ(x) [1×B], such as Sample.LogEstimate, for the columns of b.
 // It must be safe for concurrent use, and depend only on the parameters, the columns and the random streams of b.
 type Bound[T linalg.Float] func(b *Block[T]) *ad.Var[T]
 
@@ -145,9 +145,9 @@ func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f fun
 	return err
 }
 
-// Evaluate returns the value of a bound for each column of the batch, and the mean of these values; see Each. It returns
-// an error if ctx is done before the end, or if the mean is not finite. In the second case, the values are valid, and the
-// error names the first operation whose result is not finite.
+// Evaluate returns the value of a bound for each column of the batch, and the mean of these values; see Each. It
+// returns an error if ctx is done before the end, or if the mean is not finite. In the second case, the values are
+// valid, and the error names the first operation whose result is not finite.
 func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (
 	mean float64, values []float64, err error) {
 	p := evaluation[T](batch, seed)
@@ -165,9 +165,9 @@ func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, b
 	return mean, values, err
 }
 
-// Evidence estimates the evidence of a single target from n draws of Sample.LogEstimate; see Evaluate. A draw whose log p̂
-// is NaN counts as p̂ = 0 (Evidence.Diverged). Evidence returns an error if ctx is done before the end, or if p̂ is 0 in
-// all draws, for example because a standard deviation is 0.
+// Evidence estimates the evidence of a single target from n draws of Sample.LogEstimate; see Evaluate. A draw whose log
+// p̂ is NaN counts as p̂ = 0 (Evidence.Diverged). Evidence returns an error if ctx is done before the end, or if p̂ is
+// 0 in all draws, for example because a standard deviation is 0.
 func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEstimate Bound[T]) (Evidence, error) {
 	_, logs, err := e.Evaluate(ctx, Draws(n), seed, logEstimate)
 	if ctx.Err() != nil {
@@ -180,8 +180,8 @@ func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEsti
 	return evidence, nil
 }
 
-// diagnose computes the blocks again whose sum of bounds or whose gradient, unless gradients is nil, was not finite in the
-// last pass. It returns an error that begins with what and describes the first operation whose result is not finite.
+// diagnose computes the blocks again whose sum of bounds or whose gradient, unless gradients is nil, was not finite in
+// the last pass. Its error begins with what and describes the first operation whose result is not finite.
 func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string, gradients [][]linalg.Matrix[T]) error {
 	b := &Block[T]{Tape: &ad.Tape[T]{KeepAll: true}}
 	p.put = (*ad.Tape[T]).Leaf

@@ -11,8 +11,8 @@ import (
 // An Evidence is an estimate of log p_θ(x) from L draws of p̂_θ(x). A draw diverges if its log p̂ is NaN, for example
 // because leapfrog steps overflow. It counts as p̂ = 0, so that E[Log] is still at most log p_θ(x).
 //
-// An Evidence cannot show what no draw reaches. Compare another q⁰, AIS, or ReverseEstimate for simulated x; agreement is
-// necessary, not sufficient. To estimate the evidence of a given model, train by ImportanceBound instead of the ELBO.
+// An Evidence cannot show what no draw reaches. Compare another q⁰, AIS, or ReverseEstimate for simulated x; agreement
+// is necessary, not sufficient. To estimate the evidence of a given model, train by ImportanceBound instead of the ELBO.
 type Evidence struct {
 	Log float64 // log (1/L) Σ p̂ᵢ
 	// StandardError is that of Log, sd(p̂)/(√L · mean(p̂)) by the delta method, or NaN for L = 1. It requires TailShape < ½.
@@ -35,8 +35,8 @@ func (e Evidence) TailLimit() float64 { return min(1-1/math.Log10(float64(e.Draw
 // HeavyTail reports whether TailShape exceeds TailLimit. Then the estimate is unreliable, and no practical L suffices.
 func (e Evidence) HeavyTail() bool { return e.TailShape > e.TailLimit() }
 
-// ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L ≥ 1 draws of log p̂_θ(x) (Burda, Grosse
-// and Salakhutdinov, 2016). The expectation of the estimate is at most log p_θ(x) and grows with L.
+// ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L ≥ 1 draws of log p̂_θ(x) (Burda,
+// Grosse and Salakhutdinov, 2016). The expectation of the estimate is at most log p_θ(x) and grows with L.
 func ImportanceEstimate(logEstimates []float64) Evidence {
 	mustBeAtLeast("ImportanceEstimate: the number of draws", len(logEstimates), 1)
 	e := Evidence{Draws: len(logEstimates), TailShape: math.NaN()}
@@ -67,13 +67,13 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 
 // ImportanceBound returns log (1/L) Σ p̂ᵢ [1×B] over the L adjacent draws of each column of log p̂ [1×(B·L)]. Its
 // expectation is a lower bound on log p_θ(x) that does not decrease with L (Burda, Grosse and Salakhutdinov, 2016). Its
-// gradient weights each draw by p̂ᵢ/Σ p̂. The signal-to-noise ratio of the gradient with respect to the encoder falls as
-// 1/√L (Rainforth et al., Tighter variational bounds are not necessarily better, 2018). For L = 1, the result is log p̂.
+// gradient weights each draw by p̂ᵢ/Σ p̂. The signal-to-noise ratio of the gradient with respect to the encoder falls
+// as 1/√L (Rainforth et al., Tighter variational bounds are not necessarily better, 2018). For L = 1, the result is log p̂.
 //
 // The ELBO decreases KL(q‖p), where q is the distribution of z_K and ρ_K, but an estimate of the evidence needs about
-// exp(KL(p‖q)) draws (Chatterjee and Diaconis, 2018). The gap of this bound is about Var(p̂/p)/2L for large L (Domke and
-// Sheldon, 2018); bound_test.go has an example. So train a model by the bound that gives the best held-out evidence for
-// the same work, and a flow for the evidence of a given model by this bound.
+// exp(KL(p‖q)) draws (Chatterjee and Diaconis, 2018). The gap of this bound is about Var(p̂/p)/2L for large L (Domke
+// and Sheldon, 2018); bound_test.go has an example. So train a model by the bound that gives the best held-out evidence
+// for the same work, and a flow for the evidence of a given model by this bound.
 func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] {
 	if logEstimates.Rows() != 1 || L <= 0 || logEstimates.Cols()%L != 0 {
 		misuse("ImportanceBound: log p̂ is %v for L = %d; it must be [1×(B·L)]", logEstimates.Value.Shape(), L)
@@ -88,8 +88,8 @@ func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] 
 	return ad.Reshape(ad.Add(ad.Log(mean), shift), 1, B)
 }
 
-// tailShape returns Evidence.TailShape, given the logarithms of at least 100 values p̂ᵢ. It computes the empirical Bayes
-// estimate of Zhang and Stephens (2009) and shrinks it towards ½ by the weak prior of Vehtari et al.
+// tailShape returns Evidence.TailShape, given the logarithms of at least 100 values p̂ᵢ. It computes the empirical
+// Bayes estimate of Zhang and Stephens (2009) and shrinks it towards ½ by the weak prior of Vehtari et al.
 func tailShape(logWeights []float64) float64 {
 	l := len(logWeights)
 	n := int(math.Ceil(min(float64(l)/5, 3*math.Sqrt(float64(l)))))

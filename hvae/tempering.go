@@ -9,12 +9,12 @@ import (
 
 // A Tempering holds the factors α_k by which a flow multiplies the momentum after each leapfrog step, and the standard
 // deviation s of the initial momentum ρ₀ = s·γ₀. The zero value means no tempering: α_k = 1, s = 1. Tempering helps if
-// the posterior is far from q⁰ or has several modes. A good start of the whole flow is s = Π 1/α_k = 1/√β₀ from 1.2 to 2,
-// so α_k = 1.5^(−1/K) for any K. For comparison, α_k = 0.9 means s = 1.7 for K = 5, but 8.2 for K = 20.
+// the posterior is far from q⁰ or has several modes. A good start of the whole flow is s = Π 1/α_k = 1/√β₀ from 1.2 to
+// 2, so α_k = 1.5^(−1/K) for any K. For comparison, α_k = 0.9 means s = 1.7 for K = 5, but 8.2 for K = 20.
 //
 // The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1 (FixedTempering, FreeTempering). The flow then multiplies
-// volumes by Π α_k^ℓ = s^−ℓ, so the entropy H is constant: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)). A tied flow cannot narrow q⁰
-// without widening ρ_K. If the posterior is normal and ΔH = H(q⁰) − H(p_θ(z|x)), every tied flow, of any K, satisfies
+// volumes by Π α_k^ℓ = s^−ℓ, so the entropy H is constant: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)). A tied flow cannot narrow
+// q⁰ without widening ρ_K. If the posterior is normal and ΔH = H(q⁰) − H(p_θ(z|x)), every tied flow, of any K, satisfies
 //
 //	log p_θ(x) − ELBO ≥ ℓ(exp(ΔH/ℓ) − 1) − ΔH.
 //
@@ -67,8 +67,8 @@ func UntiedTempering[T linalg.Float](alpha, momentumSD *ad.Var[T]) Tempering[T] 
 	return Tempering[T]{alpha, momentumSD, true}
 }
 
-// mustBeFactors panics if v is nil, or if an element is less than smallest or greater than largest. It accepts NaN, and 0
-// if smallest is 0: these values occur if training diverges, and Trainer.Step then returns an error.
+// mustBeFactors panics if v is nil, or if an element is less than smallest or greater than largest. It accepts NaN, and
+// 0 if smallest is 0: these values occur if training diverges, and Trainer.Step then returns an error.
 func mustBeFactors[T linalg.Float](function, name string, v *ad.Var[T], smallest, largest T) {
 	if v == nil {
 		misuse("%s: %s is nil", function, name)

@@ -145,7 +145,7 @@ func (s State[T]) layout() string {
 	return d
 }
 
-// An Optimiser is a method of stochastic gradient ascent: UpdateTheta and UpdatePhi of Algorithm 2. A Trainer stores its
+// An Optimiser is a method of stochastic gradient ascent: UpdateTheta and UpdatePhi of Algorithm 2. A Trainer keeps its
 // running averages. To change the learning rate between steps, pass NewTrainer a pointer to Adamax or RMSProp.
 type Optimiser[T linalg.Float] interface {
 	// Start returns, for each running average, the initial value of all its elements.

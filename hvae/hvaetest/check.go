@@ -82,8 +82,8 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 	return nil
 }
 
-// compare returns an error unless got agrees with numerical(step/8) within 10⁻⁶ (relative) plus ten times the difference
-// from numerical(step), or if this difference is too large.
+// compare returns an error unless got agrees with numerical(step/8) within 10⁻⁶ (relative) plus ten times the
+// difference from numerical(step), or if this difference is too large.
 func compare(quantity string, at, got []float64, numerical func(h float64) []float64) error {
 	coarse, fine := numerical(step), numerical(step/8)
 	for i, want := range fine {
@@ -115,8 +115,8 @@ func orNormal(points [][]float64, n, dims int) [][]float64 {
 }
 
 // TestPrior checks a variational prior q⁰ in ℓ = dims dimensions, whose draws must have the same distribution in all
-// columns. The function bind returns the prior on a tape. TestPrior returns an error unless Draw returns z₀ [ℓ×B] and log
-// q⁰(z₀) [1×B], LogDensity of an hvae.Density agrees, and the mean of h(z₀)/q⁰(z₀) over 20,000 draws is 1 up to its
+// columns. The function bind returns the prior on a tape. TestPrior returns an error unless Draw returns z₀ [ℓ×B] and
+// log q⁰(z₀) [1×B], LogDensity of an hvae.Density agrees, and the mean of h(z₀)/q⁰(z₀) over 20,000 draws is 1 up to its
 // standard error. The density h is normal, with the mean of other draws and 0.64 times their covariance. The quotient
 // has a finite variance unless the tails of q⁰ are much lighter than normal tails.
 func TestPrior(bind func(t *ad.Tape[float64]) hvae.Prior[float64], dims int) error {

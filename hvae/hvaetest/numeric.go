@@ -10,8 +10,8 @@ import (
 
 const step = 1e-3 // step size h of Jacobian; it suits functions whose higher derivatives are of order 1
 
-// Jacobian returns the matrix of derivatives ∂f_i/∂x_j at x by Richardson extrapolation of central differences with step
-// sizes h = 1e-3 and h/2. The error is −h⁴/4·f⁽⁵⁾/5! to leading order.
+// Jacobian returns the matrix of derivatives ∂f_i/∂x_j at x by Richardson extrapolation of central differences with
+// step sizes h = 1e-3 and h/2. The error is −h⁴/4·f⁽⁵⁾/5! to leading order.
 func Jacobian(f func(x []float64) []float64, x []float64) linalg.Matrix[float64] {
 	return jacobian(f, x, step)
 }
@@ -56,8 +56,8 @@ func Determinant(m linalg.Matrix[float64]) float64 {
 	return det
 }
 
-// GradientError returns ‖g − d‖/‖d‖ for the gradient of the mean of f(params) with respect to all parameters, by automatic
-// (g) and numerical (d) differentiation. The function f must be smooth and draw the same noise in each call.
+// GradientError returns ‖g − d‖/‖d‖ for the gradient of the mean of f(params) with respect to all parameters, by
+// automatic (g) and numerical (d) differentiation. The function f must be smooth and draw the same noise in each call.
 func GradientError(params []linalg.Matrix[float64],
 	f func(t *ad.Tape[float64], params []*ad.Var[float64]) *ad.Var[float64]) float64 {
 	var t ad.Tape[float64]
