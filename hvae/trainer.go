@@ -3,7 +3,6 @@ package hvae
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"sync/atomic"
 
@@ -143,61 +142,4 @@ func (s State[T]) layout() string {
 		d += fmt.Sprintf(" with averages %v of %d elements", p.Averages.Shape(), len(p.Averages.Data))
 	}
 	return d
-}
-
-// An Optimiser is a method of stochastic gradient ascent: UpdateTheta and UpdatePhi of Algorithm 2. A Trainer keeps its
-// running averages. To change the learning rate between steps, pass NewTrainer a pointer to Adamax or RMSProp.
-type Optimiser[T linalg.Float] interface {
-	// Start returns, for each running average, the initial value of all its elements.
-	Start() []T
-	// Ascend updates the elements theta of one parameter and their averages, one per row. Steps are numbered from 1.
-	Ascend(step int, theta, gradient []T, averages linalg.Matrix[T])
-}
-
-// Adamax is the variant of Adam with the infinity norm (Kingma and Ba, 2014, algorithm 2):
-//
-//	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   θ ← θ + rate/(1 − β₁ᵗ)·m/(u + ε).
-//
-// Here t is the step number, β₁ = 0.9, β₂ = 0.999 and ε = 1e-8, without which zero gradients would give 0/0 = NaN.
-type Adamax[T linalg.Float] struct{ Rate T }
-
-func mustBeRate[T linalg.Float](rate T) {
-	if rate < 0 || rate-rate != 0 {
-		misuse("the learning rate is %v; it must be finite and at least 0", rate)
-	}
-}
-
-// Start implements Optimiser.
-func (Adamax[T]) Start() []T { return []T{0, 0} }
-
-// Ascend implements Optimiser.
-func (o Adamax[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[T]) {
-	const grain = 1 << 15 // smallest number of elements that is worth a goroutine
-	mustBeRate(o.Rate)
-	beta1, beta2, epsilon := T(0.9), T(0.999), T(1e-8)
-	rate := o.Rate / T(1-math.Pow(float64(beta1), float64(step)))
-	m, u := averages.Row(0), averages.Row(1)
-	linalg.For(len(theta), grain, func(lo, hi int) {
-		linalg.Adamax(theta[lo:hi], m[lo:hi], u[lo:hi], gradient[lo:hi], beta1, beta2, rate, epsilon)
-	})
-}
-
-// RMSProp divides the gradient by its running root mean square (Tieleman and Hinton, lecture 6.5, 2012), as
-// ApplyRMSProp of TensorFlow 1 does without momentum:
-//
-//	v ← 0.9v + 0.1g²,   θ ← θ + rate·g/√(v + 1e-10),   where v starts at 1.
-type RMSProp[T linalg.Float] struct{ Rate T }
-
-// Start implements Optimiser.
-func (RMSProp[T]) Start() []T { return []T{1} }
-
-// Ascend implements Optimiser.
-func (o RMSProp[T]) Ascend(_ int, theta, gradient []T, averages linalg.Matrix[T]) {
-	mustBeRate(o.Rate)
-	decay, epsilon := T(0.9), T(1e-10) // not constants, so that 1 − decay is rounded to T
-	v := averages.Row(0)
-	for j, g := range gradient {
-		v[j] = decay*v[j] + (1-decay)*g*g
-		theta[j] += o.Rate * g / T(math.Sqrt(float64(v[j]+epsilon)))
-	}
 }
