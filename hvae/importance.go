@@ -15,7 +15,7 @@ import (
 // is necessary, not sufficient. To estimate the evidence of a given model, train by ImportanceBound instead of the ELBO.
 type Evidence struct {
 	Log float64 // log (1/L) Σ p̂ᵢ
-	// StandardError is that of Log, sd(p̂)/(√L · mean(p̂)) by the delta method, or NaN for L = 1. It requires TailShape < ½.
+	// StandardError belongs to Log: sd(p̂)/(√L · mean(p̂)) by the delta method, or NaN for L = 1. It requires TailShape < ½.
 	StandardError float64
 	ELBO          float64 // mean of log p̂ᵢ; NaN if a draw has diverged
 	// TailShape is the shape k̂ of a generalised Pareto distribution that is fitted to the tail, the largest min(L/5,

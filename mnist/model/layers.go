@@ -183,7 +183,7 @@ func (n *Network[T]) Params() (all []*hvae.Param[T]) {
 	return all
 }
 
-// SetEncoderAndDecoder replaces the encoder and decoder by those of another network with the same ℓ, without copying.
+// SetEncoderAndDecoder makes n use the encoder and decoder of another network with the same ℓ. It copies nothing.
 func (n *Network[T]) SetEncoderAndDecoder(other *Network[T]) {
 	n.encoder, n.decoder = other.encoder, other.decoder
 }
