@@ -187,13 +187,13 @@ func Sigmoid[T linalg.Float](a *Var[T]) *Var[T] {
 type sigmoid[T linalg.Float] struct{}
 
 func (sigmoid[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
-	s.Accumulate(y.in[0], sigmoidGradient(ybar, y))
+	a := y.in[0]
+	s.Accumulate(a, sigmoidGradient(s.Result(a), ybar, y))
 }
 
-// sigmoidGradient returns y = g ⊙ (σ − σ²). If σ = Sigmoid(x) and g is the adjoint of σ, then y is
-// the adjoint of x. The adjoints of g and σ are ḡ = ȳ ⊙ (σ − σ²) and σ̄ = ȳ ⊙ g ⊙ (1 − 2σ).
-func sigmoidGradient[T linalg.Float](g, sigma *Var[T]) *Var[T] {
-	y := like(sigma)
+// sigmoidGradient sets y = g ⊙ (σ − σ²), records y and returns it. If σ = Sigmoid(x) and g is the adjoint of σ, then y
+// is the adjoint of x. The adjoints of g and σ are ḡ = ȳ ⊙ (σ − σ²) and σ̄ = ȳ ⊙ g ⊙ (1 − 2σ).
+func sigmoidGradient[T linalg.Float](y, g, sigma *Var[T]) *Var[T] {
 	linalg.SigmoidGradient(y.Value, g.Value, sigma.Value)
 	return sigma.tape.Record(y, slope[T]{}, g, sigma)
 }
@@ -203,7 +203,7 @@ type slope[T linalg.Float] struct{}
 func (slope[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	g, sigma := y.in[0], y.in[1]
 	if s.Wants(g) {
-		s.Accumulate(g, sigmoidGradient(ybar, sigma))
+		s.Accumulate(g, sigmoidGradient(s.Result(g), ybar, sigma))
 	}
 	if s.Wants(sigma) {
 		s.accumulateProduct(sigma, Mul(ybar, g), AddConst(Scale(sigma, -2), 1))
