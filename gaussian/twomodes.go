@@ -43,11 +43,10 @@ type modeRow struct {
 func (o options) drawModes(ctx context.Context, stdout io.Writer) error {
 	for i, f := range modeFlows {
 		for f.K = 4; f.K <= 128; f.K *= 2 {
-			draws, err := f.Draw(ctx, modeDraws, random.Stream(o.config.Seed, "two modes", f.K), false)
-			if err != nil {
+			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			r := summariseModes(f, draws)
+			r := summariseModes(f, f.Draw(modeDraws, random.Stream(o.config.Seed, "two modes", f.K), false))
 			if err := o.print(stdout, r, o.modesTable(r, i == 0 && f.K == 4)); err != nil {
 				return err
 			}
@@ -89,7 +88,7 @@ func drawPaths() []byte {
 	var charts [6]plot.Chart
 	for i, f := range modeFlows[:3] {
 		f.K = 64
-		paths, _ := f.Draw(context.Background(), 3, random.Stream(1028, "two modes paths"), true)
+		paths := f.Draw(3, random.Stream(1028, "two modes paths"), true)
 		title := fmt.Sprintf("%s: K = %d, s = %v, Πα = 1/%v", f.Tempering, f.K, f.MomentumSD, f.InvSqrtBeta0)
 		charts[i], charts[i+3] = pathCharts(paths, title)
 	}
@@ -171,11 +170,8 @@ func explorer(seed uint64) http.Handler {
 			http.Error(w, fmt.Sprintf("invalid settings (%v), or K is not from 1 to 256", err), http.StatusBadRequest)
 			return
 		}
-		paths, _ := f.Draw(r.Context(), 4, random.Stream(seed, "two modes page paths"), true)
-		draws, err := f.Draw(r.Context(), 2000, random.Stream(seed, "two modes page"), false)
-		if err != nil {
-			return // the browser has disconnected
-		}
+		paths := f.Draw(4, random.Stream(seed, "two modes page paths"), true)
+		draws := f.Draw(2000, random.Stream(seed, "two modes page"), false)
 		plane, energy := pathCharts(paths, "Paths in the plane")
 		var figures []template.HTML
 		for _, c := range []plot.Chart{plane, energy} {

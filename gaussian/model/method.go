@@ -45,11 +45,6 @@ func (m *Method) vars(b *hvae.Block[float64]) []*ad.Var[float64] {
 	return vars
 }
 
-// MethodNames returns the names of the paper's methods and of HVAE with untied tempering, for the K of figure 1.
-func MethodNames() []string {
-	return strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb")
-}
-
 // MethodName matches the names that NewMethod accepts.
 var MethodName = regexp.MustCompile(`^(vb|(hvae|hvae-notemp|hvae-untied|nf)-k[1-9]\d{0,3})$`)
 

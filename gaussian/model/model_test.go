@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -10,17 +9,19 @@ import (
 	"strings"
 	"testing"
 
-	"hvae/linalg"
 	"hvae/linalg/random"
 )
+
+// names contains the methods of the paper, and HVAE with untied tempering.
+var names = strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb")
 
 var small = Config{Points: 100, Iterations: 250, Draws: 4, Rate: 1e-2, Seed: 3}
 
 func TestDivergenceErrorDescribesTheRun(t *testing.T) {
 	c := small
 	c.Rate = 1e4
-	for _, name := range MethodNames() {
-		want := name + " on dataset 7 (d = 2) diverged after "
+	for _, name := range names {
+		want := name + " on dataset 7 (d = 2) failed after "
 		_, err := c.Train(t.Context(), name, 2, 6, func() {})
 		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), "try a smaller -lr") {
 			t.Errorf("with the learning rate 1e4, the error is %v, want %s and advice", err, want)
@@ -32,15 +33,13 @@ func TestTrainReturnsWhenContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
 	_, err := small.Train(ctx, "vb", 3, 0, func() {
-		if calls++; calls == 2 {
+		calls++
+		if calls == 2 {
 			cancel()
 		}
 	})
 	if !errors.Is(err, context.Canceled) || calls != 2 {
 		t.Errorf("Train returned the error %v after %d calls of progress, want context.Canceled after 2 calls", err, calls)
-	}
-	if data, err := Draw(ctx, Truth(3), 10, random.Stream(1, "data")); err != context.Canceled || data.Mean != nil {
-		t.Errorf("Draw returns %v and the error %v after cancellation, want context.Canceled", data, err)
 	}
 }
 
@@ -67,19 +66,16 @@ func TestAverage(t *testing.T) {
 	}
 }
 
-// An outcome must agree with its θ̂.
+// An outcome must agree with its θ̂ and with the dataset of its seed.
 func TestOutcomeDescribesItsEstimate(t *testing.T) {
-	for _, name := range MethodNames() {
+	for _, name := range names {
 		iterations := 0
 		o, err := small.Train(t.Context(), name, 2, 1, func() { iterations++ })
 		if err != nil || iterations != small.Iterations {
 			t.Fatalf("error %v after %d iterations, want %d iterations", err, iterations, small.Iterations)
 		}
 		truth := Theta{[]float64{-0.1, 0.1}, []float64{1, 1}}
-		data, err := Draw(t.Context(), truth, small.Points, random.Stream(small.Seed, "gaussian data", 2, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := Draw(truth, small.Points, random.Stream(small.Seed, "gaussian data", 2, 1))
 		best := data.MaximumLikelihood()
 		square := func(a, b []float64) float64 { return math.Pow(a[0]-b[0], 2) + math.Pow(a[1]-b[1], 2) }
 		deltaErr, sigmaErr := square(o.Theta.Delta, truth.Delta), square(o.Theta.Sigma, truth.Sigma)
@@ -93,9 +89,8 @@ func TestOutcomeDescribesItsEstimate(t *testing.T) {
 				t.Errorf("%s: result %d is %v, want %v", name, i, v[0], v[1])
 			}
 		}
-		isHVAE, untied := strings.HasPrefix(name, "hvae"), strings.HasPrefix(name, "hvae-untied")
-		if !(o.Gap > 0) || isHVAE != (o.Beta0 > 0) || isHVAE && untied == (math.Abs(o.Volume-1) < 1e-12) {
-			t.Errorf("%s: the gap is %v, β₀ is %v and s·Π α_k is %v", name, o.Gap, o.Beta0, o.Volume)
+		if !(o.Gap > 0) {
+			t.Errorf("%s: the gap is %v, want a positive number", name, o.Gap)
 		}
 	}
 }
@@ -116,8 +111,8 @@ func TestOutcomeDependsOnlyOnItsArguments(t *testing.T) {
 	}
 }
 
-// log p̂ must be log p(x, z_K) + log N(ρ_K|0, I) + 2 log(Π α_k) − log q⁰(z₀) − log N(ρ₀|0, s²I). The squared norms of ρ₀ and
-// ρ_K follow from the energies. The first step must satisfy the leapfrog equation of the position.
+// log p̂ must be log p(x, z_K) + log N(ρ_K|0, I) + 2 log(Π α_k) − log q⁰(z₀) − log N(ρ₀|0, s²I). The squared norms of ρ₀
+// and ρ_K follow from the energies. The first leapfrog step must satisfy ρ₀ = (z₁ − z₀)/ε + ½ε ∇U(z₀).
 func TestTwoModesDrawsFollowAlgorithm1(t *testing.T) {
 	const n = 501 // Draw computes batches of 500
 	potential := func(x, y float64) float64 {
@@ -129,10 +124,10 @@ func TestTwoModesDrawsFollowAlgorithm1(t *testing.T) {
 		{Tempering: "fixed", PriorSD: 0.7, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1, K: 30},
 		{Tempering: "untied", PriorSD: 1.5, MomentumSD: 2.5, InvSqrtBeta0: 9, StepSize: 0.1, K: 1},
 	} {
-		draws, err := f.Draw(t.Context(), n, random.Stream(1, "paths"), true)
-		short, shortErr := f.Draw(t.Context(), n, random.Stream(1, "paths"), false)
-		if err := cmp.Or(err, shortErr); err != nil || len(draws) != n {
-			t.Fatalf("%d draws and the error %v, want %d draws", len(draws), err, n)
+		draws := f.Draw(n, random.Stream(1, "paths"), true)
+		short := f.Draw(n, random.Stream(1, "paths"), false)
+		if len(draws) != n || len(short) != n {
+			t.Fatalf("%d and %d draws, want %d", len(draws), len(short), n)
 		}
 		for i, d := range draws {
 			ends := func(v []float64) []float64 { return []float64{v[0], v[f.K]} }
@@ -146,10 +141,9 @@ func TestTwoModesDrawsFollowAlgorithm1(t *testing.T) {
 			if !(math.Abs(d.LogEstimate-want) <= 1e-8) {
 				t.Errorf("%v: log p̂ of draw %d is %v, want %v", f, i, d.LogEstimate, want)
 			}
-			// ρ₀ = (z₁ − z₀)/ε + ½ε ∇U(z₀)
-			right := 1 / (1 + math.Exp(-2*3*d.X[0]/0.25)) // posterior probability of the right mode
-			rhoX := (d.X[1]-d.X[0])/f.StepSize + f.StepSize/2*(d.X[0]+3-6*right)/0.25
-			rhoY := (d.Y[1]-d.Y[0])/f.StepSize + f.StepSize/2*d.Y[0]/0.25
+			right := 1 / (1 + math.Exp(-24*d.X[0])) // posterior probability of the right mode
+			rhoX := (d.X[1]-d.X[0])/f.StepSize + f.StepSize/2*4*(d.X[0]+3-6*right)
+			rhoY := (d.Y[1]-d.Y[0])/f.StepSize + f.StepSize/2*4*d.Y[0]
 			if got := (rhoX*rhoX + rhoY*rhoY) / 2; !(math.Abs(got-kinetic(0)) <= 1e-8*(1+got)) {
 				t.Errorf("%v: ½‖ρ₀‖² of draw %d is %v, want %v", f, i, kinetic(0), got)
 			}
@@ -157,18 +151,17 @@ func TestTwoModesDrawsFollowAlgorithm1(t *testing.T) {
 	}
 }
 
-// The maximum-likelihood variance approaches S/N for a large scatter S, and S/(N−1) for a small S.
 func TestStatisticsAvoidCancellation(t *testing.T) {
-	base := Summarise(linalg.Of(1, 3, []float64{0, 1, 0.5}))
-	moved := Summarise(linalg.Of(1, 3, []float64{1e8, 1e8 + 1, 1e8 + 0.5}))
-	if moved.Scatter[0] != base.Scatter[0] || moved.Mean[0] != base.Mean[0]+1e8 {
-		t.Errorf("after a shift by 10⁸, the statistics change from %v to %v", base, moved)
+	var data Data
+	data.Add([]float64{0, 1, 0.5})
+	data.Add([]float64{1e8, 1e8 + 1, 1e8 + 0.5})
+	if want := (Data{3, []float64{0.5, 1e8 + 0.5}, []float64{0.5, 0.5}}); !reflect.DeepEqual(data, want) {
+		t.Errorf("the statistics are %v, want %v", data, want)
 	}
-	best := Data{N: 3, Mean: []float64{0, 0}, Scatter: []float64{1e20, 1e-20}}.MaximumLikelihood()
-	for j, want := range []float64{1e20 / 3, 1e-20 / 2} {
-		if v := best.Sigma[j] * best.Sigma[j]; !(math.Abs(v/want-1) <= 1e-12) {
-			t.Errorf("σ² is %v, want %v", v, want)
-		}
+	// For a small scatter S, the maximum-likelihood variance approaches S/(N−1).
+	best := Data{N: 10_000, Mean: []float64{0}, Scatter: []float64{1e-20}}.MaximumLikelihood()
+	if v := best.Sigma[0] * best.Sigma[0]; !(math.Abs(v/(1e-20/9999)-1) <= 1e-12) {
+		t.Errorf("σ² is %v, want 10⁻²⁰/9999", v)
 	}
 }
 
