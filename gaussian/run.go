@@ -104,22 +104,19 @@ func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []mo
 // last row, the text has the maximum-likelihood estimate.
 func (o options) table(rows []model.Outcome) (text string) {
 	n := len(rows)
-	r, c, beta0 := rows[n-1], o.config, "–"
+	r, c := rows[n-1], o.config
 	sum := strings.TrimSuffix(fmt.Sprintf("%.4g ± %.2g", r.Err, r.ErrSE), " ± 0") // one dataset has no s.e.
-	if r.Beta0 > 0 {
-		beta0 = fmt.Sprintf("%.4g", r.Beta0)
-	}
 	if (n-1)%len(o.methods) == 0 {
 		text = fmt.Sprintf("d = %d: datasets %d, points %d, iterations %d, draws %d, learning rate %g, seed %d\n",
 			r.Dims, r.Datasets, c.Points, c.Iterations, c.Draws, c.Rate, c.Seed)
-		text += fmt.Sprintf("%-16s %10s %10s %20s %10s %12s %12s %10s %8s\n",
-			"method", "Δ error", "σ error", "sum ± s.e.", "β₀", "ELBO", "log p(D)", "gap", "seconds")
+		text += fmt.Sprintf("%-16s %10s %10s %20s %12s %12s %10s %8s\n",
+			"method", "Δ error", "σ error", "sum ± s.e.", "ELBO", "log p(D)", "gap", "seconds")
 	}
-	text += fmt.Sprintf("%-16s %10.4g %10.4g %20s %10s %12.1f %12.1f %10.1f %8.1f\n",
-		r.Method, r.DeltaErr, r.SigmaErr, sum, beta0, r.ELBO, r.LogEvidence, r.Gap, r.Seconds)
+	text += fmt.Sprintf("%-16s %10.4g %10.4g %20s %12.1f %12.1f %10.1f %8.1f\n",
+		r.Method, r.DeltaErr, r.SigmaErr, sum, r.ELBO, r.LogEvidence, r.Gap, r.Seconds)
 	if n%len(o.methods) == 0 {
-		text += fmt.Sprintf("%-16s %10.4g %10.4g %20.4g %10s %12s %12.1f %10s %8s\n\n",
-			"max. likelihood", r.MLEDeltaErr, r.MLESigmaErr, r.MLEDeltaErr+r.MLESigmaErr, "", "", r.MLEEvidence, "", "")
+		text += fmt.Sprintf("%-16s %10.4g %10.4g %20.4g %12s %12.1f\n\n",
+			"max. likelihood", r.MLEDeltaErr, r.MLESigmaErr, r.MLEDeltaErr+r.MLESigmaErr, "", r.MLEEvidence)
 	}
 	return text
 }

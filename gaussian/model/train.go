@@ -16,7 +16,11 @@ import (
 // only one dataset.
 func NewTrainer(m *Method, rate float64, seed uint64) *hvae.Trainer[float64] {
 	t := hvae.NewTrainer(m.Params, hvae.RMSProp[float64]{Rate: rate}, func(b *hvae.Block[float64]) *ad.Var[float64] {
-		return ad.BroadcastTo(m.ELBO(m.vars(b), b.Noise(m.NoiseRows, 1)), 1, b.Size)
+		params := make([]*ad.Var[float64], len(m.Params))
+		for i, p := range m.Params {
+			params[i] = b.Var(p)
+		}
+		return ad.BroadcastTo(m.ELBO(params, b.Noise(m.NoiseRows, 1)), 1, b.Size)
 	})
 	t.BlockSize = 100
 	t.Seed = seed
@@ -49,9 +53,6 @@ func (c Config) Train(ctx context.Context, method string, d, k int, progress fun
 	o = Outcome{Method: method, Dims: d, Datasets: 1}
 	if err == nil {
 		o.ELBO, _, err = trainer.Evaluate(ctx, hvae.Draws(10_000), trainer.Seed, trainer.Bound)
-	}
-	if m.Temperature != nil {
-		trainer.Each(ctx, hvae.Draws(1), 0, func(b *hvae.Block[float64]) { o.Beta0, o.Volume = m.Temperature(m.vars(b)) })
 	}
 	sigma := linalg.New[float64](d, 1)
 	linalg.Exp(sigma, m.Params[1].Value)
@@ -91,8 +92,6 @@ type Outcome struct {
 	SigmaErr    float64 `json:"sigma_err"`        // ‖σ − σ̂‖²
 	Err         float64 `json:"err"`              // ‖Δ − Δ̂‖² + ‖σ − σ̂‖²
 	ErrSE       float64 `json:"err_se,omitzero"`  // standard error of Err, estimated from the datasets
-	Beta0       float64 `json:"beta0,omitzero"`   // inverse temperature β₀ = 1/s², where s is the s.d. of ρ₀; only for HVAE
-	Volume      float64 `json:"volume,omitzero"`  // s·Π α_k, which is 1 unless the tempering is untied; only for HVAE
 	ELBO        float64 `json:"elbo"`             // ELBO at θ̂, averaged over 10,000 draws
 	LogEvidence float64 `json:"log_evidence"`     // exact log p_θ̂(D)
 	Gap         float64 `json:"gap"`              // LogEvidence − ELBO
@@ -107,7 +106,7 @@ type Outcome struct {
 
 // numbers returns pointers to the numeric results in o, without the standard error.
 func (o *Outcome) numbers() []*float64 {
-	return []*float64{&o.Err, &o.DeltaErr, &o.SigmaErr, &o.Beta0, &o.Volume, &o.ELBO, &o.LogEvidence, &o.Gap, &o.TiedLimit,
+	return []*float64{&o.Err, &o.DeltaErr, &o.SigmaErr, &o.ELBO, &o.LogEvidence, &o.Gap, &o.TiedLimit,
 		&o.MLEDeltaErr, &o.MLESigmaErr, &o.MLEEvidence, &o.Seconds}
 }
 
