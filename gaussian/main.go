@@ -88,7 +88,7 @@ to a target with two modes, print a table, and with -out draw trajectory.svg`)
 		case o.http != "":
 			check(slices.Contains([]string{"http", "two-modes", "seed"}, g.Name), "-%s has no effect with -http", g.Name)
 		case o.twoModes:
-			check(slices.Contains([]string{"two-modes", "seed", "json", "out"}, g.Name), "-%s has no effect with -two-modes", g.Name)
+			check(slices.Contains([]string{"two-modes", "seed", "out"}, g.Name), "-%s has no effect with -two-modes", g.Name)
 		}
 	})
 	return o, err

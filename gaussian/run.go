@@ -36,7 +36,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	var rows []model.Outcome
 	if o.twoModes {
-		err = o.drawModes(ctx, stdout)
+		err = compareModes(ctx, o.config.Seed, stdout)
 	} else {
 		rows, err = o.train(ctx, stdout, stderr)
 	}
@@ -63,15 +63,6 @@ func (o options) figures(rows []model.Outcome) map[string][]byte {
 	}
 }
 
-// print prints a row as a JSON object or as the given text.
-func (o options) print(w io.Writer, row any, text string) error {
-	if o.json {
-		return json.NewEncoder(w).Encode(row)
-	}
-	_, err := io.WriteString(w, text)
-	return err
-}
-
 // train trains each method on all datasets at the same time, for each dimension. It prints and returns the averages.
 func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []model.Outcome, err error) {
 	var iterations atomic.Int64
@@ -91,8 +82,14 @@ func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []mo
 			if err := cmp.Or(errs...); err != nil {
 				return rows, cmp.Or(context.Cause(ctx), err)
 			}
-			rows = append(rows, model.Average(outcomes))
-			if err := o.print(stdout, rows[len(rows)-1], o.table(rows)); err != nil {
+			row := model.Average(outcomes)
+			rows = append(rows, row)
+			if o.json {
+				err = json.NewEncoder(stdout).Encode(row)
+			} else {
+				_, err = io.WriteString(stdout, o.table(rows))
+			}
+			if err != nil {
 				return rows, err
 			}
 		}
@@ -104,9 +101,10 @@ func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []mo
 // last row, the text has the maximum-likelihood estimate.
 func (o options) table(rows []model.Outcome) (text string) {
 	n := len(rows)
-	r, c := rows[n-1], o.config
+	r := rows[n-1]
 	sum := strings.TrimSuffix(fmt.Sprintf("%.4g ± %.2g", r.Err, r.ErrSE), " ± 0") // one dataset has no s.e.
 	if (n-1)%len(o.methods) == 0 {
+		c := o.config
 		text = fmt.Sprintf("d = %d: datasets %d, points %d, iterations %d, draws %d, learning rate %g, seed %d\n",
 			r.Dims, r.Datasets, c.Points, c.Iterations, c.Draws, c.Rate, c.Seed)
 		text += fmt.Sprintf("%-16s %10s %10s %20s %12s %12s %10s %8s\n",
@@ -130,9 +128,7 @@ func errorChart(title string, rows []model.Outcome, families ...string) []byte {
 		if family, _ := model.Parse(r.Method); slices.Contains(families, family) {
 			addPoint(&c, r.Method, plot.Line, float64(r.Dims), r.Err, r.ErrSE)
 		}
-	}
-	for _, r := range rows {
-		if r.Method == rows[0].Method { // one row for each dimension
+		if r.Method == rows[len(rows)-1].Method { // one row for each dimension
 			c.XTicks = addPoint(&c, "max. likelihood", plot.Dashed, float64(r.Dims), r.MLEDeltaErr+r.MLESigmaErr).X
 		}
 	}
@@ -142,7 +138,8 @@ func errorChart(title string, rows []model.Outcome, families ...string) []byte {
 // gapChart plots the gap of HVAE with tied and with untied tempering against K, and the limit for tied tempering.
 func gapChart(rows []model.Outcome) []byte {
 	c := plot.Chart{Title: "Does the bound tighten with K?", LogX: true, LogY: true}
-	c.XLabel, c.YLabel = "number of leapfrog steps K", "log p(D) − ELBO (nats)"
+	c.XLabel = "number of leapfrog steps K"
+	c.YLabel = "log p(D) − ELBO (nats)"
 	for _, r := range rows {
 		d := fmt.Sprintf("d = %d, ", r.Dims)
 		switch family, K := model.Parse(r.Method); family {
@@ -160,9 +157,12 @@ func gapChart(rows []model.Outcome) []byte {
 func addPoint(c *plot.Chart, label string, style plot.Style, x, y float64, se ...float64) *plot.Series {
 	i := slices.IndexFunc(c.Series, func(s plot.Series) bool { return s.Label == label })
 	if i < 0 {
-		i, c.Series = len(c.Series), append(c.Series, plot.Series{Label: label, Style: style})
+		i = len(c.Series)
+		c.Series = append(c.Series, plot.Series{Label: label, Style: style})
 	}
 	s := &c.Series[i]
-	s.X, s.Y, s.Error = append(s.X, x), append(s.Y, y), append(s.Error, se...)
+	s.X = append(s.X, x)
+	s.Y = append(s.Y, y)
+	s.Error = append(s.Error, se...)
 	return s
 }
