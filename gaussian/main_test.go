@@ -26,7 +26,8 @@ func TestInvalidFlagsPrintOneLineAndReturnStatus2(t *testing.T) {
 	end()                                      // if the program accepts the flags, its computation ends at once
 	for args, want := range map[string]string{ // part of the error message
 		"-d 0":                  "from 1 to 100000",
-		"-d 2,,3,100001":        `"2,,3,100001"`,
+		"-d 2,,3":               `"2,,3"`,
+		"-d 2,100001":           `"2,100001"`,
 		"-methods vb,foo":       `unknown method "foo"`,
 		"-gap":                  "-gap has no effect without -out",
 		"-two-modes -d 2":       "-d has no effect with -two-modes",
