@@ -669,10 +669,16 @@ func temperingExplores(check *report) {
 	const draws = 10000
 	run := func(K int, invSqrtBeta0 float64) (variance, se float64, changed []float64) {
 		f := model.TwoModesFlow{K: K, StepSize: 0.1, PriorSD: 1.5, InvSqrtBeta0: invSqrtBeta0, Tempering: "fixed"}
+		rng := random.Stream(41, "two modes", K)
 		var l []float64
-		for _, d := range f.Draw(draws, random.Stream(41, "two modes", K), false) {
-			l = append(l, d.LogEstimate)
-			changed = append(changed, map[bool]float64{true: 1}[d.ChangesMode()])
+		var tp tape
+		for len(l) < draws {
+			tp.Reset()
+			_, s := f.Draw(&tp, 500, rng)
+			l = append(l, s.LogEstimate().Value.Data...)
+			for i, x := range s.Start.Z.Value.Row(0) {
+				changed = append(changed, map[bool]float64{true: 1}[x*s.End.Z.Value.At(0, i) < 0])
+			}
 		}
 		elbo, _ := linalg.MeanSE(l)
 		check.less(elbo, 0, "K = %d, 1/√β₀ = %v: ELBO < log p(x)", K, invSqrtBeta0)

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 
+	"hvae/ad"
 	"hvae/bench/command"
 	"hvae/bench/plot"
 	"hvae/gaussian/model"
@@ -35,7 +37,7 @@ func compareModes(ctx context.Context, seed uint64, stdout io.Writer) error {
 		"tempering", "s.d. of q⁰", "s", "1/√β₀", "K", "ELBO", "variance", "change of mode", "s.d. of z")
 	for _, f := range modeFlows {
 		for _, f.K = range []int{16, 64} {
-			elbo, variance, changed, endSD := summariseModes(f.Draw(draws, random.Stream(seed, "two modes", f.K), false))
+			elbo, variance, changed, endSD := summariseModes(f, draws, random.Stream(seed, "two modes", f.K))
 			text += fmt.Sprintf("%-9s %10.3g %5.3g %6.3g %5d %10.3f %10.2f %12.2f %% %10.3f\n",
 				f.Tempering, f.PriorSD, f.MomentumSD, f.InvSqrtBeta0, f.K, elbo, variance, changed, endSD)
 			if ctx.Err() != nil {
@@ -48,21 +50,26 @@ func compareModes(ctx context.Context, seed uint64, stdout io.Writer) error {
 }
 
 // summariseModes returns the mean and variance of log p̂, the percentage of draws that start and end in different modes,
-// and the root mean square of the coordinates of z_K relative to the nearest mode.
-func summariseModes(draws []model.TwoModesDraw) (elbo, variance, changed, endSD float64) {
-	n := float64(len(draws))
-	squares := 0.0
+// and the root mean square of the coordinates of z_K relative to the nearest mode. It draws n samples in batches of 500.
+func summariseModes(f model.TwoModesFlow, n int, rng *rand.Rand) (elbo, variance, changed, endSD float64) {
 	var logs []float64
-	for _, d := range draws {
-		logs = append(logs, d.LogEstimate)
-		x, y := math.Abs(d.X[len(d.X)-1])-3, d.Y[len(d.Y)-1] // the modes are at (±3, 0)
-		squares += x*x + y*y
-		if d.ChangesMode() {
-			changed += 100 / n
+	squares := 0.0
+	var t ad.Tape[float64]
+	for len(logs) < n {
+		t.Reset()
+		_, s := f.Draw(&t, 500, rng)
+		logs = append(logs, s.LogEstimate().Value.Data...)
+		start, end := s.Start.Z.Value, s.End.Z.Value
+		for i := range end.Cols {
+			x, y := math.Abs(end.At(0, i))-3, end.At(1, i) // the modes are at (±3, 0)
+			squares += x*x + y*y
+			if start.At(0, i)*end.At(0, i) < 0 {
+				changed += 100 / float64(n)
+			}
 		}
 	}
 	elbo, se := linalg.MeanSE(logs)
-	return elbo, se * se * n, changed, math.Sqrt(squares / (2 * n))
+	return elbo, se * se * float64(n), changed, math.Sqrt(squares / float64(2*n))
 }
 
 // drawPaths returns an SVG figure of paths from the same z₀ and γ₀, with a column for each of the first three settings.
@@ -72,7 +79,7 @@ func drawPaths() []byte {
 	for i, f := range modeFlows[:3] {
 		f.K = 64
 		title := fmt.Sprintf("%s: K = %d, s = %v, Πα = 1/%v", f.Tempering, f.K, f.MomentumSD, f.InvSqrtBeta0)
-		charts[i], charts[i+3] = pathCharts(f.Draw(3, random.Stream(1028, "two modes paths"), true), title)
+		charts[i], charts[i+3] = pathCharts(f, 3, random.Stream(1028, "two modes paths"), title)
 	}
 	return plot.Panels(3, charts[:]...)
 }
@@ -80,26 +87,27 @@ func drawPaths() []byte {
 // barrier is the difference of the potential at z = 0, between the modes, and its minimum at the modes.
 const barrier = 18 - math.Ln2
 
-// pathCharts returns two charts: the paths in the plane with contours of the target, and the energies along the paths.
-func pathCharts(draws []model.TwoModesDraw, title string) (plane, energy plot.Chart) {
+// pathCharts returns two charts: n paths in the plane with contours of the target, and the energies along the paths.
+func pathCharts(f model.TwoModesFlow, n int, rng *rand.Rand, title string) (plane, energy plot.Chart) {
 	plane = plot.Chart{Title: title, XLabel: "first coordinate of z", YLabel: "second coordinate of z", Equal: true}
 	energy = plot.Chart{Title: "Energy along the paths", XLabel: "step k", YLabel: "H − min U (nats)", Height: 160}
 	plane.Width = 340
 	energy.Width = 340
-	for i, d := range draws {
-		label := fmt.Sprintf("path %d", i+1)
-		for k, e := range d.Energy {
-			addPoint(&plane, label, plot.Line, d.X[k], d.Y[k])
-			addPoint(&energy, label, plot.Line, float64(k), e)
+	flow, sample := f.Draw(new(ad.Tape[float64]), n, rng)
+	for k, phase := range flow.Path(sample.Start) {
+		z, h := phase.Z.Value, phase.Energy(flow.Target).Value
+		for i := range n {
+			label := fmt.Sprintf("path %d", i+1)
+			addPoint(&plane, label, plot.Line, z.At(0, i), z.At(1, i))
+			addPoint(&energy, label, plot.Line, float64(k), h.At(0, i)-math.Log(math.Pi))
 		}
 	}
-	K := len(draws[0].X) - 1
-	for _, d := range draws {
-		addPoint(&plane, "start z₀", plot.Points, d.X[0], d.Y[0])
-		addPoint(&plane, "end z_K", plot.Points, d.X[K], d.Y[K])
+	for _, path := range plane.Series {
+		addPoint(&plane, "start z₀", plot.Points, path.X[0], path.Y[0])
+		addPoint(&plane, "end z_K", plot.Points, path.X[f.K], path.Y[f.K])
 	}
 	addContours(&plane)
-	for _, k := range []int{0, K} {
+	for _, k := range []int{0, f.K} {
 		addPoint(&energy, fmt.Sprintf("barrier, %.1f nats", barrier), plot.Dashed, float64(k), barrier)
 	}
 	return plane, energy
@@ -152,11 +160,11 @@ func explorer(seed uint64) http.Handler {
 			http.Error(w, fmt.Sprintf("invalid settings (%v), or K is not from 1 to 256", err), http.StatusBadRequest)
 			return
 		}
-		elbo, variance, changed, endSD := summariseModes(f.Draw(2000, random.Stream(seed, "two modes page"), false))
+		elbo, variance, changed, endSD := summariseModes(f, 2000, random.Stream(seed, "two modes page"))
 		fmt.Fprintf(w, `<p>ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f</b>,
   standard deviation of z around the nearest mode <b>%.2f</b>,
   <b>%.1f %%</b> of 2000 draws change mode</p>`, elbo, variance, endSD, changed)
-		plane, energy := pathCharts(f.Draw(4, random.Stream(seed, "two modes page paths"), true), "Paths in the plane")
+		plane, energy := pathCharts(f, 4, random.Stream(seed, "two modes page paths"), "Paths in the plane")
 		w.Write(plot.Panels(2, plane, energy))
 	})
 	return mux

@@ -30,12 +30,26 @@ func TestREADMEShowsTheTableOfTwoModes(t *testing.T) {
 }
 
 func TestSummaryOfDraws(t *testing.T) {
-	elbo, variance, changed, endSD := summariseModes([]model.TwoModesDraw{
-		{LogEstimate: -1, X: []float64{-3, 2, 5}, Y: []float64{0, 0, 1}}, // changes mode
-		{LogEstimate: -4, X: []float64{-2, 1, -3}, Y: []float64{0, 0, -1}},
-	})
-	if want := math.Sqrt((4 + 1 + 0 + 1) / 4.); elbo != -2.5 || variance != 4.5 || changed != 50 || endSD != want {
-		t.Errorf("the summary is %v, %v, %v, %v, want −2.5, 4.5, 50, %v", elbo, variance, changed, endSD, want)
+	const n = 500
+	f := model.TwoModesFlow{Tempering: "fixed", PriorSD: 1.5, InvSqrtBeta0: 3, StepSize: 0.1, K: 16}
+	elbo, variance, changed, endSD := summariseModes(f, n, random.Stream(1, "summary"))
+	var tape ad.Tape[float64]
+	_, s := f.Draw(&tape, n, random.Stream(1, "summary"))
+	var sum, squares, crossed, distances float64
+	for i, l := range s.LogEstimate().Value.Data {
+		sum += l
+		squares += l * l
+		x0, x, y := s.Start.Z.Value.At(0, i), s.End.Z.Value.At(0, i), s.End.Z.Value.At(1, i)
+		if x0 < 0 && x > 0 || x0 > 0 && x < 0 {
+			crossed++
+		}
+		distances += min((x-3)*(x-3), (x+3)*(x+3)) + y*y
+	}
+	want := []float64{sum / n, (squares - sum*sum/n) / (n - 1), 100 * crossed / n, math.Sqrt(distances / (2 * n))}
+	for i, got := range []float64{elbo, variance, changed, endSD} {
+		if !(math.Abs(got-want[i]) <= 1e-9*math.Abs(want[i])) {
+			t.Errorf("statistic %d is %v, want %v", i, got, want[i])
+		}
 	}
 }
 
@@ -72,8 +86,8 @@ func get(path string) (status int, body string) {
 func TestViewShowsNumbersAndFiguresForItsSettings(t *testing.T) {
 	f := model.TwoModesFlow{Tempering: "untied", PriorSD: 1.5, MomentumSD: 2.5, InvSqrtBeta0: 9, StepSize: 0.01, K: 256}
 	settings, _ := json.Marshal(f)
-	elbo, variance, changed, endSD := summariseModes(f.Draw(2000, random.Stream(5, "two modes page"), false))
-	plane, energy := pathCharts(f.Draw(4, random.Stream(5, "two modes page paths"), true), "Paths in the plane")
+	elbo, variance, changed, endSD := summariseModes(f, 2000, random.Stream(5, "two modes page"))
+	plane, energy := pathCharts(f, 4, random.Stream(5, "two modes page paths"), "Paths in the plane")
 	want := fmt.Sprintf(`<p>ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f</b>,
   standard deviation of z around the nearest mode <b>%.2f</b>,
   <b>%.1f %%</b> of 2000 draws change mode</p>%s`, elbo, variance, endSD, changed, plot.Panels(2, plane, energy))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"hvae/ad"
 	"hvae/linalg/random"
 )
 
@@ -100,41 +101,36 @@ func TestOutcomeDependsOnlyOnItsArguments(t *testing.T) {
 	}
 }
 
-// log p̂ must be log p(x, z_K) + log N(ρ_K|0, I) + 2 log(Π α_k) − log q⁰(z₀) − log N(ρ₀|0, s²I). The squared norms of ρ₀
-// and ρ_K follow from the energies. The first leapfrog step must satisfy ρ₀ = (z₁ − z₀)/ε + ½ε ∇U(z₀).
+// log p̂ must be log p(x, z_K) + log N(ρ_K|0, I) + 2 log(Π α_k) − log q⁰(z₀) − log N(ρ₀|0, s²I), and the first leapfrog
+// step must satisfy z₁ = z₀ + ε(ρ₀ − ½ε ∇U(z₀)).
 func TestTwoModesDrawsFollowAlgorithm1(t *testing.T) {
-	const n = 501 // Draw computes batches of 500
-	potential := func(x, y float64) float64 {
-		left, right := math.Exp(-2*(x+3)*(x+3)), math.Exp(-2*(x-3)*(x-3))
-		return 2*y*y - math.Log((left+right)/math.Pi)
-	}
+	logNormal := func(x, y, sd float64) float64 { return -(x*x+y*y)/(2*sd*sd) - math.Log(2*math.Pi*sd*sd) }
 	for _, f := range []TwoModesFlow{
 		{Tempering: "none", PriorSD: 1.5, MomentumSD: 1, InvSqrtBeta0: 1, StepSize: 0.1, K: 30},
 		{Tempering: "fixed", PriorSD: 0.7, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1, K: 30},
 		{Tempering: "untied", PriorSD: 1.5, MomentumSD: 2.5, InvSqrtBeta0: 9, StepSize: 0.1, K: 1},
 	} {
-		draws := f.Draw(n, random.Stream(1, "paths"), true)
-		short := f.Draw(n, random.Stream(1, "paths"), false)
-		if len(draws) != n || len(short) != n {
-			t.Fatalf("%d and %d draws, want %d", len(draws), len(short), n)
-		}
-		for i, d := range draws {
-			ends := func(v []float64) []float64 { return []float64{v[0], v[f.K]} }
-			if want := (TwoModesDraw{d.LogEstimate, ends(d.X), ends(d.Y), ends(d.Energy)}); !reflect.DeepEqual(short[i], want) {
-				t.Errorf("%v: draw %d without a path is %v, want %v", f, i, short[i], want)
+		var tape ad.Tape[float64]
+		flow, sample := f.Draw(&tape, 100, random.Stream(1, "paths"))
+		path := flow.Path(sample.Start)
+		for i, got := range sample.LogEstimate().Value.Data {
+			at := func(v *ad.Var[float64]) (x, y float64) { return v.Value.At(0, i), v.Value.At(1, i) }
+			x0, y0 := at(path[0].Z)
+			x1, y1 := at(path[1].Z)
+			x, y := at(path[f.K].Z)
+			rhoX0, rhoY0 := at(path[0].Rho)
+			rhoX, rhoY := at(path[f.K].Rho)
+			logJoint := math.Log(math.Exp(logNormal(x+3, y, 0.5))/2 + math.Exp(logNormal(x-3, y, 0.5))/2)
+			want := logJoint + logNormal(rhoX, rhoY, 1) - 2*math.Log(f.InvSqrtBeta0) -
+				logNormal(x0+3, y0, f.PriorSD) - logNormal(rhoX0, rhoY0, f.MomentumSD)
+			if !(math.Abs(got-want) <= 1e-8) || len(path) != f.K+1 {
+				t.Errorf("%v: log p̂ of draw %d of %d steps is %v, want %v", f, i, len(path)-1, got, want)
 			}
-			kinetic := func(k int) float64 { return d.Energy[k] + potential(3, 0) - potential(d.X[k], d.Y[k]) } // ½‖ρ_k‖²
-			q, s := f.PriorSD, f.MomentumSD
-			logPrior := -(math.Pow(d.X[0]+3, 2)+d.Y[0]*d.Y[0])/(2*q*q) - math.Log(2*math.Pi*q*q)
-			want := -potential(d.X[f.K], d.Y[f.K]) - kinetic(f.K) - 2*math.Log(f.InvSqrtBeta0) - logPrior + kinetic(0)/(s*s) + 2*math.Log(s)
-			if !(math.Abs(d.LogEstimate-want) <= 1e-8) {
-				t.Errorf("%v: log p̂ of draw %d is %v, want %v", f, i, d.LogEstimate, want)
-			}
-			right := 1 / (1 + math.Exp(-24*d.X[0])) // posterior probability of the right mode
-			rhoX := (d.X[1]-d.X[0])/f.StepSize + f.StepSize/2*4*(d.X[0]+3-6*right)
-			rhoY := (d.Y[1]-d.Y[0])/f.StepSize + f.StepSize/2*4*d.Y[0]
-			if got := (rhoX*rhoX + rhoY*rhoY) / 2; !(math.Abs(got-kinetic(0)) <= 1e-8*(1+got)) {
-				t.Errorf("%v: ½‖ρ₀‖² of draw %d is %v, want %v", f, i, kinetic(0), got)
+			right := 1 / (1 + math.Exp(-24*x0)) // posterior probability of the right mode
+			errX := x1 - x0 - f.StepSize*(rhoX0-f.StepSize/2*4*(x0+3-6*right))
+			errY := y1 - y0 - f.StepSize*(rhoY0-f.StepSize/2*4*y0)
+			if !(math.Abs(errX)+math.Abs(errY) <= 1e-12) {
+				t.Errorf("%v: z₁ of draw %d is wrong by %v and %v", f, i, errX, errY)
 			}
 		}
 	}

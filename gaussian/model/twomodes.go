@@ -41,47 +41,14 @@ type TwoModesFlow struct {
 	K            int     `json:"k"`              // number of leapfrog steps, at least 1
 }
 
-// A TwoModesDraw is one draw of Algorithm 1 and its path. The elements of the slices belong to k = 0 … K.
-type TwoModesDraw struct {
-	LogEstimate float64   // log p̂
-	X, Y        []float64 // coordinates of z_k
-	Energy      []float64 // H(z_k, ρ_k) − min U in nats, where min U = log π is the potential at a mode
-}
-
-// ChangesMode reports whether the draw starts and ends in different modes.
-func (d TwoModesDraw) ChangesMode() bool { return d.X[0]*d.X[len(d.X)-1] < 0 }
-
-// Draw returns n draws. If paths is false, the paths have only the elements for k = 0 and k = K.
-func (f TwoModesFlow) Draw(n int, rng *rand.Rand, paths bool) (draws []TwoModesDraw) {
-	var t ad.Tape[float64]
-	for len(draws) < n {
-		t.Reset()
-		batch := make([]TwoModesDraw, min(500, n-len(draws)))
-		noise := t.Matrix(4, len(batch))
-		random.FillNormal(rng, noise)
-		epsilon, gamma0 := t.Const(noise.RowRange(0, 2)), t.Const(noise.RowRange(2, 4))
-		prior := hvae.DiagonalNormal[float64]{Mean: t.Const(linalg.Column(-3.0, 0)), SD: t.Fill(2, 1, f.PriorSD)}
-		flow := &hvae.Flow[float64]{Target: TwoModes{}, K: f.K, StepSize: t.Fill(1, 2, f.StepSize), Tempering: f.tempering(&t)}
-		sample := hvae.HIS(flow, prior, epsilon, gamma0)
-		path := []hvae.Phase[float64]{sample.Start, sample.End}
-		if paths {
-			path = flow.Path(sample.Start)
-		}
-		for _, phase := range path {
-			z, energy := phase.Z.Value, phase.Energy(TwoModes{}).Value
-			for i := range batch {
-				d := &batch[i]
-				d.X = append(d.X, z.At(0, i))
-				d.Y = append(d.Y, z.At(1, i))
-				d.Energy = append(d.Energy, energy.At(0, i)-math.Log(math.Pi))
-			}
-		}
-		for i, l := range sample.LogEstimate().Value.Data {
-			batch[i].LogEstimate = l
-		}
-		draws = append(draws, batch...)
-	}
-	return draws
+// Draw runs Algorithm 1 on the tape t. It returns the flow and a sample of n draws, which are valid until t is reset.
+func (f TwoModesFlow) Draw(t *ad.Tape[float64], n int, rng *rand.Rand) (*hvae.Flow[float64], hvae.Sample[float64]) {
+	noise := t.Matrix(4, n)
+	random.FillNormal(rng, noise)
+	epsilon, gamma0 := t.Const(noise.RowRange(0, 2)), t.Const(noise.RowRange(2, 4))
+	prior := hvae.DiagonalNormal[float64]{Mean: t.Const(linalg.Column(-3.0, 0)), SD: t.Fill(2, 1, f.PriorSD)}
+	flow := &hvae.Flow[float64]{Target: TwoModes{}, K: f.K, StepSize: t.Fill(1, 2, f.StepSize), Tempering: f.tempering(t)}
+	return flow, hvae.HIS(flow, prior, epsilon, gamma0)
 }
 
 func (f TwoModesFlow) tempering(t *ad.Tape[float64]) hvae.Tempering[float64] {
