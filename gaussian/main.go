@@ -79,8 +79,9 @@ to a target with two modes, print a table, and with -out draw trajectory.svg`)
 	for name, value := range map[string]int{"datasets": o.datasets, "iters": o.config.Iterations, "batch": o.config.Draws} {
 		check(value >= 1 && value <= 1e8, "invalid value %d for flag -%s: it must be from 1 to 100000000", value, name)
 	}
-	n, rate := o.config.Points, o.config.Rate
+	n := o.config.Points
 	check(n >= 2 && n <= 1e8, "invalid value %d for flag -n: it must be from 2 to 100000000", n)
+	rate := o.config.Rate
 	check(rate > 0 && !math.IsInf(rate, 0), "invalid value %v for flag -lr: it must be a positive finite number", rate)
 	check(!o.gap || o.out != "", "-gap has no effect without -out")
 	f.Visit(func(g *flag.Flag) {

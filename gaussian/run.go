@@ -73,7 +73,8 @@ func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []mo
 	count := func() { line.Set(float64(iterations.Add(1)) / total) }
 	for _, d := range o.dims {
 		for _, m := range o.methods {
-			outcomes, errs := make([]model.Outcome, o.datasets), make([]error, o.datasets)
+			outcomes := make([]model.Outcome, o.datasets)
+			errs := make([]error, o.datasets)
 			linalg.For(o.datasets, 1, func(lo, hi int) {
 				for k := lo; k < hi; k++ {
 					outcomes[k], errs[k] = o.config.Train(ctx, m, d, k, count)

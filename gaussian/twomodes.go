@@ -50,7 +50,7 @@ func compareModes(ctx context.Context, seed uint64, stdout io.Writer) error {
 }
 
 // summariseModes returns the mean and variance of log p̂, the percentage of draws that start and end in different modes,
-// and the root mean square of the coordinates of z_K relative to the nearest mode. It draws n samples in batches of 500.
+// and the root mean square of the coordinates of z_K relative to the nearest mode. It draws n/500 batches of 500 samples.
 func summariseModes(f model.TwoModesFlow, n int, rng *rand.Rand) (elbo, variance, changed, endSD float64) {
 	var logs []float64
 	squares := 0.0
@@ -119,9 +119,9 @@ func addContours(plane *plot.Chart) {
 	const label = "U − min U = 2, 6, 10, 14 nats"
 	for _, height := range []float64{2, 6, 10, 14} {
 		for _, mode := range []float64{3, -3} {
+			r := 0.5 * math.Sqrt(2*height)
 			for j := range 61 {
 				sin, cos := math.Sincos(2 * math.Pi * float64(j) / 60)
-				r := 0.5 * math.Sqrt(2*height)
 				addPoint(plane, label, plot.Thin, mode+r*cos, r*sin)
 			}
 			addPoint(plane, label, plot.Thin, math.NaN(), math.NaN()) // a gap

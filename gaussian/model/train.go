@@ -37,8 +37,7 @@ type Config struct {
 }
 
 // Train trains a method on dataset number k in d dimensions, which does not depend on the method. Except for Seconds,
-// the outcome depends only on c, method, d and k. Train calls progress before each iteration. Its error describes
-// the run.
+// the outcome depends only on c, method, d and k. Train calls progress before each iteration. Its error names the run.
 func (c Config) Train(ctx context.Context, method string, d, k int, progress func()) (o Outcome, err error) {
 	start := time.Now()
 	stream := func(use string) *rand.Rand { return random.Stream(c.Seed, "gaussian "+use, d, k) }
@@ -50,10 +49,16 @@ func (c Config) Train(ctx context.Context, method string, d, k int, progress fun
 		progress()
 		_, err = trainer.Step(ctx, hvae.Draws(c.Draws))
 	}
-	o = Outcome{Method: method, Dims: d, Datasets: 1}
 	if err == nil {
 		o.ELBO, _, err = trainer.Evaluate(ctx, hvae.Draws(10_000), trainer.Seed, trainer.Bound)
 	}
+	if err != nil {
+		return o, fmt.Errorf("%s on dataset %d (d = %d) failed after %d iterations: %w; if it diverged, try a smaller -lr",
+			method, k+1, d, trainer.Steps(), err)
+	}
+	o.Method = method
+	o.Dims = d
+	o.Datasets = 1
 	sigma := linalg.New[float64](d, 1)
 	linalg.Exp(sigma, m.Params[1].Value)
 	o.Theta = Theta{m.Params[0].Value.Data, sigma.Data}
@@ -68,10 +73,6 @@ func (c Config) Train(ctx context.Context, method string, d, k int, progress fun
 	o.MLESigmaErr = squaredDistance(best.Sigma, truth.Sigma)
 	o.MLEEvidence = data.LogEvidence(best)
 	o.Seconds = time.Since(start).Seconds()
-	if err != nil {
-		return o, fmt.Errorf("%s on dataset %d (d = %d) failed after %d iterations: %w; if it diverged, try a smaller -lr",
-			method, k+1, d, trainer.Steps(), err)
-	}
 	return o, nil
 }
 

@@ -47,16 +47,13 @@ func (f TwoModesFlow) Draw(t *ad.Tape[float64], n int, rng *rand.Rand) (*hvae.Fl
 	random.FillNormal(rng, noise)
 	epsilon, gamma0 := t.Const(noise.RowRange(0, 2)), t.Const(noise.RowRange(2, 4))
 	prior := hvae.DiagonalNormal[float64]{Mean: t.Const(linalg.Column(-3.0, 0)), SD: t.Fill(2, 1, f.PriorSD)}
-	flow := &hvae.Flow[float64]{Target: TwoModes{}, K: f.K, StepSize: t.Fill(1, 2, f.StepSize), Tempering: f.tempering(t)}
-	return flow, hvae.HIS(flow, prior, epsilon, gamma0)
-}
-
-func (f TwoModesFlow) tempering(t *ad.Tape[float64]) hvae.Tempering[float64] {
+	flow := &hvae.Flow[float64]{Target: TwoModes{}, K: f.K, StepSize: t.Fill(1, 2, f.StepSize)}
 	switch f.Tempering {
 	case "fixed":
-		return hvae.FixedTempering(f.K, t.Scalar(f.InvSqrtBeta0))
+		flow.Tempering = hvae.FixedTempering(f.K, t.Scalar(f.InvSqrtBeta0))
 	case "untied":
-		return hvae.UntiedTempering(t.Fill(f.K, 1, math.Pow(f.InvSqrtBeta0, -1/float64(f.K))), t.Scalar(f.MomentumSD))
+		alpha := math.Pow(f.InvSqrtBeta0, -1/float64(f.K))
+		flow.Tempering = hvae.UntiedTempering(t.Fill(f.K, 1, alpha), t.Scalar(f.MomentumSD))
 	}
-	return hvae.Tempering[float64]{}
+	return flow, hvae.HIS(flow, prior, epsilon, gamma0)
 }
