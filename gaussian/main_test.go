@@ -3,12 +3,20 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hvae/bench/command"
 	"hvae/gaussian/model"
@@ -93,5 +101,134 @@ func TestNoFiguresAfterAnInterruptOrAnError(t *testing.T) {
 	}
 	if figures, err := os.ReadDir("a/b"); len(figures) > 0 || err != nil {
 		t.Errorf("the folder contains %v (error %v), want no figures", figures, err)
+	}
+}
+
+// decode parses a sequence of JSON objects.
+func decode[T any](t *testing.T, text []byte) (values []T) {
+	t.Helper()
+	for dec := json.NewDecoder(bytes.NewReader(text)); dec.More(); {
+		var v T
+		if err := dec.Decode(&v); err != nil {
+			t.Fatal(err)
+		}
+		values = append(values, v)
+	}
+	return values
+}
+
+// read returns the contents of a file in this folder.
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Each flag must set its option. The program trains datasets concurrently, but must print the results of Train.
+func TestRowsAndFiguresDependOnlyOnTheOptions(t *testing.T) {
+	folder := t.TempDir()
+	methods := strings.Fields("hvae-k1 hvae-notemp-k2 hvae-untied-k3 nf-k4 vb")
+	o := options{dims: []int{2, 1}, methods: methods, datasets: 3, out: folder, json: true,
+		config: model.Config{Points: 50, Iterations: 20, Draws: 3, Rate: 0.01, Seed: math.MaxUint64}}
+	args := strings.Fields("-d 2,1 -datasets 3 -n 50 -iters 20 -batch 3 -lr 0.01 -seed 18446744073709551615 -json")
+	args = append(args, "-methods", strings.Join(methods, ","), "-out", folder)
+	if got, err := parse(args); err != nil || cmp.Diff(o, got, cmp.AllowUnexported(options{})) != "" {
+		t.Fatalf("the options are %+v (error %v), want %+v", got, err, o)
+	}
+	var want []model.Outcome
+	for _, d := range o.dims {
+		for _, method := range methods {
+			outcomes := make([]model.Outcome, o.datasets)
+			for k := range outcomes {
+				var err error
+				outcomes[k], err = o.config.Train(t.Context(), method, d, k, func() {})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			want = append(want, model.Average(outcomes))
+		}
+	}
+	stdout, stderr, status := gaussianCommand(t.Context(), args...)
+	got := decode[model.Outcome](t, []byte(stdout))
+	diff := cmp.Diff(want, got, cmpopts.IgnoreFields(model.Outcome{}, "Seconds", "Theta"))
+	if diff != "" || status != 0 {
+		t.Errorf("status %d, stderr %q, rows (-want +got):\n%s", status, stderr, diff)
+	}
+	for name, figure := range o.figures(want) {
+		if !bytes.Equal(read(t, filepath.Join(folder, name)), figure) {
+			t.Errorf("%s is not the figure of the rows", name)
+		}
+	}
+}
+
+// The README must contain the table that the program prints for the stored results. One dataset has no standard error.
+func TestREADMEShowsTheTable(t *testing.T) {
+	o, err := parse(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := ""
+	rows := decode[model.Outcome](t, read(t, "results/d50.jsonl"))
+	for i := range rows {
+		table += o.table(rows[:i+1])
+	}
+	readme := string(read(t, "../README.md"))
+	if table = strings.TrimSpace(table); table == "" || !strings.Contains(readme, table+"\n```") {
+		t.Errorf("README.md does not contain the table\n%s", table)
+	}
+	if one := o.table([]model.Outcome{{Err: 0.25}}); strings.Count(one, "±") != 1 {
+		t.Errorf("with one dataset, a row contains ±:\n%s", one)
+	}
+}
+
+var update = flag.Bool("update", false, "draw the figures of the stored results again")
+
+// Figure 1 is drawn from rows in descending order of the dimensions, because this order must not matter.
+func TestFiguresMatchTheResults(t *testing.T) {
+	rows := decode[model.Outcome](t, read(t, "results/figure1.jsonl"))
+	slices.SortStableFunc(rows, func(a, b model.Outcome) int { return b.Dims - a.Dims })
+	drawn := options{}.figures(rows)
+	maps.Copy(drawn, options{gap: true}.figures(decode[model.Outcome](t, read(t, "results/entropy.jsonl"))))
+	maps.Copy(drawn, options{twoModes: true}.figures(nil))
+	for name, figure := range drawn {
+		name = filepath.Join("figures", name)
+		if *update {
+			os.WriteFile(name, figure, 0o644)
+		}
+		if !bytes.Equal(read(t, name), figure) {
+			t.Errorf("%s differs from the figure of the results; go test ./gaussian -update draws it again", name)
+		}
+	}
+}
+
+// The tables of longer runs and of chained datasets in README.md must agree with the stored results.
+func TestREADMEShowsLongerAndChainedRuns(t *testing.T) {
+	type row struct {
+		model.Outcome
+		Iterations           int
+		FreshErr, ChainedErr float64
+	}
+	lines := map[string]string{} // by the first columns
+	best := map[string]string{}
+	for _, r := range decode[row](t, read(t, "results/iterations.jsonl")) {
+		name := fmt.Sprintf("| %d | `%s` |", r.Dims, r.Method)
+		lines[name] += fmt.Sprintf(" %.4g (%.2g) |", r.Err, r.MLEEvidence-r.LogEvidence)
+		best[name] = fmt.Sprintf(" %.4g |", r.MLEDeltaErr+r.MLESigmaErr)
+	}
+	for name, end := range best {
+		lines[name] += strings.Repeat(" |", 4-strings.Count(lines[name], "|")) + end
+	}
+	for _, r := range decode[row](t, read(t, "results/chained.jsonl")) {
+		lines[fmt.Sprintf("| `%s` |", r.Method)] += fmt.Sprintf(" %.4g → %.4g |", r.FreshErr, r.ChainedErr)
+	}
+	readme := string(read(t, "README.md"))
+	for name, values := range lines {
+		if !strings.Contains(readme, "\n"+name+values+"\n") {
+			t.Errorf("README.md lacks the line\n%s", name+values)
+		}
 	}
 }
