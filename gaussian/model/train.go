@@ -58,7 +58,6 @@ func (c Config) Train(ctx context.Context, method string, d, k int, progress fun
 	}
 	o.Method = method
 	o.Dims = d
-	o.Datasets = 1
 	sigma := linalg.New[float64](d, 1)
 	linalg.Exp(sigma, m.Params[1].Value)
 	o.Theta = Theta{m.Params[0].Value.Data, sigma.Data}
@@ -88,7 +87,7 @@ func squaredDistance(a, b []float64) (sum float64) {
 type Outcome struct {
 	Method      string  `json:"method"`
 	Dims        int     `json:"d"`
-	Datasets    int     `json:"datasets"`
+	Datasets    int     `json:"datasets"`         // number of averaged datasets
 	DeltaErr    float64 `json:"delta_err"`        // ‖Δ − Δ̂‖²
 	SigmaErr    float64 `json:"sigma_err"`        // ‖σ − σ̂‖²
 	Err         float64 `json:"err"`              // ‖Δ − Δ̂‖² + ‖σ − σ̂‖²
