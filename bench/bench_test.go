@@ -23,10 +23,7 @@ import (
 func BenchmarkGaussian(b *testing.B) {
 	for _, d := range []int{1, 11, 50, 101, 301} {
 		b.Run(strconv.Itoa(d), func(b *testing.B) {
-			data, err := model.Draw(b.Context(), model.Truth(d), 10000, random.Stream(1, "data"))
-			if err != nil {
-				b.Fatal(err)
-			}
+			data := model.Draw(model.Truth(d), 10000, random.Stream(1, "data"))
 			method := model.NewMethod("hvae-k10", data, random.Stream(1, "start"))
 			measureSteps(b, model.NewTrainer(method, 1e-3, 1), hvae.Draws(10), 0)
 		})

@@ -2,19 +2,24 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
 	"os"
-	"regexp"
-	"runtime"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hvae/bench/command"
+	"hvae/bench/plot"
 	"hvae/gaussian/model"
 )
 
@@ -25,37 +30,23 @@ func gaussianCommand(ctx context.Context, args ...string) (stdout, stderr string
 	return out.String(), err.String(), status
 }
 
-// decode parses a sequence of JSON objects.
-func decode[T any](t *testing.T, text string) (values []T) {
-	t.Helper()
-	for dec := json.NewDecoder(strings.NewReader(text)); dec.More(); {
-		var v T
-		if err := dec.Decode(&v); err != nil {
-			t.Fatal(err)
-		}
-		values = append(values, v)
-	}
-	return values
-}
-
 func TestInvalidFlagsPrintOneLineAndReturnStatus2(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()                                      // if the program accepts the flags, its computation ends at once
 	for args, want := range map[string]string{ // part of the error message
-		"-d 0":                   "from 1 to 100000",
-		"-d 2,,3,100001":         `"2,,3,100001"`,
-		"-methods vb,foo":        `unknown method "foo"`,
-		"-gap":                   "-gap has no effect without -out",
-		"-two-modes -d 2":        "-d has no effect with -two-modes",
-		"-two-modes -gap -out x": "-gap has no effect with -two-modes",
-		"-http :0 -json":         "-json has no effect with -http",
-		"-two-modes -http 8080":  "it must be HOST:PORT, such as localhost:8080",
-		"-datasets 0":            "invalid value 0 for flag -datasets: it must be from 1 to 100000000",
-		"-n 1":                   "from 2 to 100000000",
-		"-batch 100000001":       "-batch",
-		"-lr 0":                  "invalid value 0 for flag -lr: it must be a positive finite number",
-		"-lr NaN":                "a positive finite number",
-		"-seed -1":               "-seed",
+		"-d 0":                  "from 1 to 100000",
+		"-d 2,,3":               `"2,,3"`,
+		"-d 2,100001":           `"2,100001"`,
+		"-methods vb,foo":       `unknown method "foo"`,
+		"-gap":                  "-gap has no effect without -out",
+		"-two-modes -d 2":       "-d has no effect with -two-modes",
+		"-http :0 -json":        "-json has no effect with -http",
+		"-two-modes -http 8080": "it must be HOST:PORT, such as localhost:8080",
+		"-datasets 0":           "invalid value 0 for flag -datasets: it must be from 1 to 100000000",
+		"-n 1":                  "from 2 to 100000000",
+		"-batch 100000001":      "-batch",
+		"-lr 0":                 "invalid value 0 for flag -lr: it must be a positive finite number",
+		"-lr NaN":               "a positive finite number",
 	} {
 		stdout, stderr, status := gaussianCommand(ended, strings.Fields(args)...)
 		isLine := strings.HasPrefix(stderr, "gaussian: ") && strings.Count(stderr, "\n") == 1
@@ -70,39 +61,8 @@ func TestDefaultsAreThoseOfThePaper(t *testing.T) {
 		dims: []int{50}, methods: strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10 nf-k1 nf-k30 vb"), datasets: 10,
 		config: model.Config{Points: 10_000, Iterations: 30_000, Draws: 10, Rate: 1e-3, Seed: 1},
 	}
-	if got, err := parse(nil); gocmp.Diff(want, got, gocmp.AllowUnexported(options{})) != "" || err != nil {
+	if got, err := parse(nil); cmp.Diff(want, got, cmp.AllowUnexported(options{})) != "" || err != nil {
 		t.Errorf("the default options are %+v (error %v), want %+v", got, err, want)
-	}
-}
-
-// If the figures cannot be written, the program must report this error before it does any work.
-func TestFolderIsCreatedBeforeAnyWork(t *testing.T) {
-	t.Chdir(t.TempDir())
-	ended, end := context.WithCancel(t.Context())
-	end() // if the program begins to work, the exit status is 130
-	_, stderr, status := gaussianCommand(ended, "-two-modes", "-out", "new/folder")
-	if s, err := os.Stat("new/folder"); status != 130 || err != nil || !s.IsDir() {
-		t.Errorf("status %d, stderr %q, error %v; want status 130 and a new folder", status, stderr, err)
-	}
-	if err := os.WriteFile("file", nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	_, stderr, status = gaussianCommand(ended, "-out", "file")
-	if status != 1 || !strings.HasPrefix(stderr, "gaussian: cannot write figures to the folder file: ") {
-		t.Errorf("-out file: status %d, stderr %q; want status 1 and an error about the folder", status, stderr)
-	}
-}
-
-func TestOutputDoesNotDependOnGOMAXPROCS(t *testing.T) {
-	var want string
-	for _, procs := range []int{1, 2, 5} {
-		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-		args := strings.Fields("-datasets 3 -n 50 -iters 60 -batch 3 -d 2,3 -json")
-		stdout, stderr, status := gaussianCommand(t.Context(), args...)
-		got := regexp.MustCompile(`,"seconds":.*}`).ReplaceAllString(stdout, "}")
-		if want = cmp.Or(want, got); status != 0 || got != want || strings.Count(got, "\n") != 2*7 {
-			t.Errorf("status %d, stderr %q; with GOMAXPROCS = %d, the rows differ (-want +got):\n%s", status, stderr, procs, gocmp.Diff(want, got))
-		}
 	}
 }
 
@@ -111,25 +71,190 @@ type writer func(p []byte) error
 
 func (w writer) Write(p []byte) (int, error) { return len(p), w(p) }
 
-// If the program cannot print the first row, or is interrupted after printing it, it must end at once and write no figures.
-func TestNoFiguresAfterAnInterruptOrAWriteError(t *testing.T) {
+// The program must create the folder of the figures before any work. It must end at once and write no figures if it
+// cannot create the folder, cannot print the first row, or is interrupted after it has printed this row.
+func TestNoFiguresAfterAnInterruptOrAnError(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("file", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	full := writer(func([]byte) error { return errors.New("disk full") })
 	ctx, interrupt := context.WithCancel(t.Context())
+	const long = "-d 1,100000 -methods vb -n 2 -datasets 1 -iters 3000 -json -out "
 	for _, c := range []struct {
 		ctx    context.Context
+		args   string
 		stdout writer
 		status int
 		stderr string
 	}{
-		{t.Context(), func([]byte) error { return errors.New("disk full") }, 1, "gaussian: disk full\n"},
-		{ctx, func([]byte) error { interrupt(); return nil }, 130, "gaussian: context canceled\n"},
+		{t.Context(), long + "file", full, 1, "gaussian: cannot write figures to the folder file: "},
+		{t.Context(), long + "a/b", full, 1, "gaussian: disk full\n"},
+		{t.Context(), "-two-modes -out a/b", full, 1, "gaussian: disk full\n"},
+		{ctx, long + "a/b", func([]byte) error { interrupt(); return nil }, 130, "gaussian: context canceled\n"},
+		{ctx, "-two-modes -out a/b", full, 130, "gaussian: context canceled\n"}, // interrupted before the first row
 	} {
-		for _, args := range []string{"-d 1,100000 -methods vb -n 2 -datasets 1 -iters 3000", "-two-modes"} {
-			folder, stderr := t.TempDir(), &bytes.Buffer{}
-			status := command.Run(c.ctx, "gaussian", run, append(strings.Fields(args), "-json", "-out", folder), c.stdout, stderr)
-			files, err := os.ReadDir(folder)
-			if status != c.status || stderr.String() != c.stderr || len(files) > 0 || err != nil {
-				t.Errorf("%s: status %d, stderr %q, files %v; want status %d, %q", args, status, stderr, files, c.status, c.stderr)
+		var stderr bytes.Buffer
+		status := command.Run(c.ctx, "gaussian", run, strings.Fields(c.args), c.stdout, &stderr)
+		if status != c.status || !strings.HasPrefix(stderr.String(), c.stderr) {
+			t.Errorf("%s: status %d, stderr %q; want status %d, %q", c.args, status, stderr.String(), c.status, c.stderr)
+		}
+	}
+	if figures, err := os.ReadDir("a/b"); len(figures) > 0 || err != nil {
+		t.Errorf("the folder contains %v (error %v), want no figures", figures, err)
+	}
+}
+
+// decode parses a sequence of JSON objects.
+func decode[T any](t *testing.T, text []byte) (values []T) {
+	t.Helper()
+	for dec := json.NewDecoder(bytes.NewReader(text)); dec.More(); {
+		var v T
+		if err := dec.Decode(&v); err != nil {
+			t.Fatal(err)
+		}
+		values = append(values, v)
+	}
+	return values
+}
+
+// read returns the contents of a file in this folder.
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Each flag must set its option. The program trains datasets concurrently, but must print the results of Train.
+func TestRowsAndFiguresDependOnlyOnTheOptions(t *testing.T) {
+	folder := t.TempDir()
+	methods := strings.Fields("hvae-k1 hvae-notemp-k2 hvae-untied-k3 nf-k4 vb")
+	o := options{dims: []int{2, 1}, methods: methods, datasets: 3, out: folder, json: true,
+		config: model.Config{Points: 50, Iterations: 20, Draws: 3, Rate: 0.01, Seed: math.MaxUint64}}
+	args := strings.Fields("-d 2,1 -datasets 3 -n 50 -iters 20 -batch 3 -lr 0.01 -seed 18446744073709551615 -json")
+	args = append(args, "-methods", strings.Join(methods, ","), "-out", folder)
+	if got, err := parse(args); err != nil || cmp.Diff(o, got, cmp.AllowUnexported(options{})) != "" {
+		t.Fatalf("the options are %+v (error %v), want %+v", got, err, o)
+	}
+	var want []model.Outcome
+	for _, d := range o.dims {
+		for _, method := range methods {
+			outcomes := make([]model.Outcome, o.datasets)
+			for k := range outcomes {
+				var err error
+				outcomes[k], err = o.config.Train(t.Context(), method, d, k, func() {})
+				if err != nil {
+					t.Fatal(err)
+				}
 			}
+			want = append(want, model.Average(outcomes))
+		}
+	}
+	stdout, stderr, status := gaussianCommand(t.Context(), args...)
+	got := decode[model.Outcome](t, []byte(stdout))
+	diff := cmp.Diff(want, got, cmpopts.IgnoreFields(model.Outcome{}, "Seconds", "Theta"))
+	if diff != "" || status != 0 {
+		t.Errorf("status %d, stderr %q, rows (-want +got):\n%s", status, stderr, diff)
+	}
+	for name, figure := range o.figures(want) {
+		if !bytes.Equal(read(t, filepath.Join(folder, name)), figure) {
+			t.Errorf("%s is not the figure of the rows", name)
+		}
+	}
+}
+
+// The README must contain the table that the program prints for the stored results. One dataset has no standard error.
+func TestREADMEShowsTheTable(t *testing.T) {
+	o, err := parse(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := ""
+	rows := decode[model.Outcome](t, read(t, "results/d50.jsonl"))
+	for i := range rows {
+		table += o.table(rows[:i+1])
+	}
+	readme := string(read(t, "../README.md"))
+	if table = strings.TrimSpace(table); table == "" || !strings.Contains(readme, table+"\n```") {
+		t.Errorf("README.md does not contain the table\n%s", table)
+	}
+	if one := o.table([]model.Outcome{{Err: 0.25}}); strings.Count(one, "±") != 1 {
+		t.Errorf("with one dataset, a row contains ±:\n%s", one)
+	}
+}
+
+var update = flag.Bool("update", false, "draw the figures of the stored results again")
+
+// Figure 1 is drawn from rows in descending order of the dimensions, because this order must not matter.
+func TestFiguresMatchTheResults(t *testing.T) {
+	rows := decode[model.Outcome](t, read(t, "results/figure1.jsonl"))
+	slices.SortStableFunc(rows, func(a, b model.Outcome) int { return b.Dims - a.Dims })
+	drawn := options{}.figures(rows)
+	maps.Copy(drawn, options{gap: true}.figures(decode[model.Outcome](t, read(t, "results/entropy.jsonl"))))
+	maps.Copy(drawn, options{twoModes: true}.figures(nil))
+	drawn["iterations.svg"] = iterationsFigure(decode[longRow](t, read(t, "results/iterations.jsonl")))
+	for name, figure := range drawn {
+		name = filepath.Join("figures", name)
+		if *update {
+			os.WriteFile(name, figure, 0o644)
+		}
+		if !bytes.Equal(read(t, name), figure) {
+			t.Errorf("%s differs from the figure of the results; go test ./gaussian -update draws it again", name)
+		}
+	}
+}
+
+// A longRow is the outcome of a method after a number of iterations.
+type longRow struct {
+	model.Outcome
+	Iterations int
+}
+
+// missing returns log p(D) at maximum likelihood minus log p(D) at the estimate.
+func (r longRow) missing() float64 { return r.MLEEvidence - r.LogEvidence }
+
+// iterationsFigure returns a chart of the missing evidence against the number of iterations for each dimension.
+func iterationsFigure(rows []longRow) []byte {
+	charts := make([]plot.Chart, 2)
+	for i, d := range []int{60, 301} {
+		charts[i] = plot.Chart{Title: fmt.Sprintf("Missing evidence, d = %d", d), LogX: true, LogY: true}
+		charts[i].XLabel = "iterations"
+		charts[i].YLabel = "nats"
+		for _, r := range rows {
+			if r.Dims == d {
+				addPoint(&charts[i], r.Method, plot.Line, float64(r.Iterations), r.missing())
+			}
+		}
+	}
+	return plot.Panels(2, charts...)
+}
+
+// The tables of longer runs and of chained datasets in README.md must agree with the stored results.
+func TestREADMEShowsLongerAndChainedRuns(t *testing.T) {
+	type chainedRow struct {
+		Method               string
+		FreshErr, ChainedErr float64
+	}
+	lines := map[string]string{} // by the first columns
+	best := map[string]string{}
+	for _, r := range decode[longRow](t, read(t, "results/iterations.jsonl")) {
+		name := fmt.Sprintf("| %d | `%s` |", r.Dims, r.Method)
+		lines[name] += fmt.Sprintf(" %.4g (%.2g) |", r.Err, r.missing())
+		best[name] = fmt.Sprintf(" %.4g |", r.MLEDeltaErr+r.MLESigmaErr)
+	}
+	for name, end := range best {
+		lines[name] += strings.Repeat(" |", 4-strings.Count(lines[name], "|")) + end
+	}
+	for _, r := range decode[chainedRow](t, read(t, "results/chained.jsonl")) {
+		lines[fmt.Sprintf("| `%s` |", r.Method)] += fmt.Sprintf(" %.4g → %.4g |", r.FreshErr, r.ChainedErr)
+	}
+	readme := string(read(t, "README.md"))
+	for name, values := range lines {
+		if !strings.Contains(readme, "\n"+name+values+"\n") {
+			t.Errorf("README.md lacks the line\n%s", name+values)
 		}
 	}
 }

@@ -6,12 +6,13 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"html/template"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 
+	"hvae/ad"
 	"hvae/bench/command"
 	"hvae/bench/plot"
 	"hvae/gaussian/model"
@@ -19,7 +20,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// With -two-modes, the program compares these settings of Algorithm 1 for K = 4, 8, …, 128.
+// With -two-modes, the program compares these settings of Algorithm 1 for K = 16 and 64.
 var modeFlows = []model.TwoModesFlow{
 	{Tempering: "none", PriorSD: 1.5, MomentumSD: 1, InvSqrtBeta0: 1, StepSize: 0.1},
 	{Tempering: "fixed", PriorSD: 1.5, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1},
@@ -28,59 +29,47 @@ var modeFlows = []model.TwoModesFlow{
 	{Tempering: "fixed", PriorSD: 0.5, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1},
 }
 
-const modeDraws = 50_000 // draws of log p̂ for each setting
-
-// A modeRow summarises draws of log p̂ for the target with two modes, whose log evidence is 0.
-type modeRow struct {
-	model.TwoModesFlow
-	ELBO        float64 `json:"elbo"`         // mean of log p̂
-	Variance    float64 `json:"variance"`     // variance of log p̂
-	ChangedMode float64 `json:"changed_mode"` // percentage of the draws that start and end in different modes
-	EndSD       float64 `json:"end_sd"`       // root mean square of the coordinates of z_K relative to the nearest mode
-}
-
-// drawModes runs Algorithm 1 for each setting and each K, and prints the resulting rows.
-func (o options) drawModes(ctx context.Context, stdout io.Writer) error {
-	for i, f := range modeFlows {
-		for f.K = 4; f.K <= 128; f.K *= 2 {
-			draws, err := f.Draw(ctx, modeDraws, random.Stream(o.config.Seed, "two modes", f.K), false)
-			if err != nil {
+// compareModes runs Algorithm 1 for each setting and prints a table.
+func compareModes(ctx context.Context, seed uint64, stdout io.Writer) error {
+	const draws = 50_000
+	text := fmt.Sprintf("target with two modes, log p(x) = 0; %d draws of log p̂ that start near the left mode, seed %d\n", draws, seed)
+	text += fmt.Sprintf("%-9s %10s %5s %6s %5s %10s %10s %14s %10s\n",
+		"tempering", "s.d. of q⁰", "s", "1/√β₀", "K", "ELBO", "variance", "change of mode", "s.d. of z")
+	for _, f := range modeFlows {
+		for _, f.K = range []int{16, 64} {
+			elbo, variance, changed, endSD := summariseModes(f, draws, random.Stream(seed, "two modes", f.K))
+			text += fmt.Sprintf("%-9s %10.3g %5.3g %6.3g %5d %10.3f %10.2f %12.2f %% %10.3f\n",
+				f.Tempering, f.PriorSD, f.MomentumSD, f.InvSqrtBeta0, f.K, elbo, variance, changed, endSD)
+			if ctx.Err() != nil {
 				return context.Cause(ctx)
-			}
-			r := summariseModes(f, draws)
-			if err := o.print(stdout, r, o.modesTable(r, i == 0 && f.K == 4)); err != nil {
-				return err
 			}
 		}
 	}
-	return nil
+	_, err := io.WriteString(stdout, text)
+	return err
 }
 
-// modesTable returns a row of the table as text, after a header if first is true.
-func (o options) modesTable(r modeRow, first bool) (text string) {
-	if first {
-		text = fmt.Sprintf("target with two modes, log p(x) = 0; %d draws of log p̂ that start near the left mode, seed %d\n", modeDraws, o.config.Seed)
-		text += fmt.Sprintf("%-9s %10s %5s %6s %5s %10s %10s %14s %10s\n",
-			"tempering", "s.d. of q⁰", "s", "1/√β₀", "K", "ELBO", "variance", "change of mode", "s.d. of z")
-	}
-	return text + fmt.Sprintf("%-9s %10.3g %5.3g %6.3g %5d %10.3f %10.2f %12.2f %% %10.3f\n",
-		r.Tempering, r.PriorSD, r.MomentumSD, r.InvSqrtBeta0, r.K, r.ELBO, r.Variance, r.ChangedMode, r.EndSD)
-}
-
-func summariseModes(f model.TwoModesFlow, draws []model.TwoModesDraw) modeRow {
-	r, n, squares := modeRow{TwoModesFlow: f}, float64(len(draws)), 0.0
+// summariseModes returns the mean and variance of log p̂, the percentage of draws that start and end in different modes,
+// and the root mean square of the coordinates of z_K relative to the nearest mode. It draws n/500 batches of 500 samples.
+func summariseModes(f model.TwoModesFlow, n int, rng *rand.Rand) (elbo, variance, changed, endSD float64) {
 	var logs []float64
-	for _, d := range draws {
-		logs = append(logs, d.LogEstimate)
-		x, y := math.Abs(d.X[len(d.X)-1])-3, d.Y[len(d.Y)-1] // the modes are at (±3, 0)
-		squares += x*x + y*y
-		if d.ChangesMode() {
-			r.ChangedMode += 100 / n
+	squares := 0.0
+	var t ad.Tape[float64]
+	for len(logs) < n {
+		t.Reset()
+		_, s := f.Draw(&t, 500, rng)
+		logs = append(logs, s.LogEstimate().Value.Data...)
+		start, end := s.Start.Z.Value, s.End.Z.Value
+		for i := range end.Cols {
+			x, y := math.Abs(end.At(0, i))-3, end.At(1, i) // the modes are at (±3, 0)
+			squares += x*x + y*y
+			if start.At(0, i)*end.At(0, i) < 0 {
+				changed += 100 / float64(n)
+			}
 		}
 	}
 	elbo, se := linalg.MeanSE(logs)
-	r.ELBO, r.Variance, r.EndSD = elbo, se*se*n, math.Sqrt(squares/(2*n))
-	return r
+	return elbo, se * se * float64(n), changed, math.Sqrt(squares / float64(2*n))
 }
 
 // drawPaths returns an SVG figure of paths from the same z₀ and γ₀, with a column for each of the first three settings.
@@ -89,9 +78,8 @@ func drawPaths() []byte {
 	var charts [6]plot.Chart
 	for i, f := range modeFlows[:3] {
 		f.K = 64
-		paths, _ := f.Draw(context.Background(), 3, random.Stream(1028, "two modes paths"), true)
 		title := fmt.Sprintf("%s: K = %d, s = %v, Πα = 1/%v", f.Tempering, f.K, f.MomentumSD, f.InvSqrtBeta0)
-		charts[i], charts[i+3] = pathCharts(paths, title)
+		charts[i], charts[i+3] = pathCharts(f, 3, random.Stream(1028, "two modes paths"), title)
 	}
 	return plot.Panels(3, charts[:]...)
 }
@@ -99,49 +87,50 @@ func drawPaths() []byte {
 // barrier is the difference of the potential at z = 0, between the modes, and its minimum at the modes.
 const barrier = 18 - math.Ln2
 
-// pathCharts returns two charts: the paths in the plane with contours of the target, and the energies along the paths.
-func pathCharts(draws []model.TwoModesDraw, title string) (plane, energy plot.Chart) {
-	plane = plot.Chart{Title: title, Width: 340, Equal: true}
-	plane.XLabel, plane.YLabel = "first coordinate of z", "second coordinate of z"
-	energy = plot.Chart{Title: "Energy along the paths", Width: 340, Height: 160}
-	energy.XLabel, energy.YLabel = "step k", "H − min U (nats)"
-	for i, d := range draws {
-		label := fmt.Sprintf("path %d", i+1)
-		for k, e := range d.Energy {
-			addPoint(&plane, label, plot.Line, d.X[k], d.Y[k])
-			addPoint(&energy, label, plot.Line, float64(k), e)
+// pathCharts returns two charts: n paths in the plane with contours of the target, and the energies along the paths.
+func pathCharts(f model.TwoModesFlow, n int, rng *rand.Rand, title string) (plane, energy plot.Chart) {
+	plane = plot.Chart{Title: title, XLabel: "first coordinate of z", YLabel: "second coordinate of z", Equal: true}
+	energy = plot.Chart{Title: "Energy along the paths", XLabel: "step k", YLabel: "H − min U (nats)", Height: 160}
+	plane.Width = 340
+	energy.Width = 340
+	flow, sample := f.Draw(new(ad.Tape[float64]), n, rng)
+	for k, phase := range flow.Path(sample.Start) {
+		z, h := phase.Z.Value, phase.Energy(flow.Target).Value
+		for i := range n {
+			label := fmt.Sprintf("path %d", i+1)
+			addPoint(&plane, label, plot.Line, z.At(0, i), z.At(1, i))
+			addPoint(&energy, label, plot.Line, float64(k), h.At(0, i)-math.Log(math.Pi))
 		}
 	}
-	K := len(draws[0].X) - 1
-	for _, d := range draws {
-		addPoint(&plane, "start z₀", plot.Points, d.X[0], d.Y[0])
-		addPoint(&plane, "end z_K", plot.Points, d.X[K], d.Y[K])
+	for _, path := range plane.Series {
+		addPoint(&plane, "start z₀", plot.Points, path.X[0], path.Y[0])
+		addPoint(&plane, "end z_K", plot.Points, path.X[f.K], path.Y[f.K])
 	}
-	plane.Series = append(plane.Series, contours())
-	label := fmt.Sprintf("barrier, %.1f nats", barrier)
-	addPoint(&energy, label, plot.Dashed, 0, barrier)
-	addPoint(&energy, label, plot.Dashed, float64(K), barrier)
+	addContours(&plane)
+	for _, k := range []int{0, f.K} {
+		addPoint(&energy, fmt.Sprintf("barrier, %.1f nats", barrier), plot.Dashed, float64(k), barrier)
+	}
 	return plane, energy
 }
 
-// contours returns the lines where the potential is 2, 6, 10 and 14 nats above its minimum. The modes hardly overlap, so
+// addContours adds lines where the potential is 2, 6, 10 and 14 nats above its minimum. The modes hardly overlap, so
 // these are nearly circles around (±3, 0) with the radii s√(2·2), …, s√(2·14), where s = ½.
-func contours() plot.Series {
-	s := plot.Series{Label: "U − min U = 2, 6, 10, 14 nats", Style: plot.Thin}
-	for i := range 8 {
-		mode, r := float64(3-i%2*6), 0.5*math.Sqrt(2*float64(2+i/2*4))
-		for j := range 61 {
-			sin, cos := math.Sincos(2 * math.Pi * float64(j) / 60)
-			s.X, s.Y = append(s.X, mode+r*cos), append(s.Y, r*sin)
+func addContours(plane *plot.Chart) {
+	const label = "U − min U = 2, 6, 10, 14 nats"
+	for _, height := range []float64{2, 6, 10, 14} {
+		for _, mode := range []float64{3, -3} {
+			r := 0.5 * math.Sqrt(2*height)
+			for j := range 61 {
+				sin, cos := math.Sincos(2 * math.Pi * float64(j) / 60)
+				addPoint(plane, label, plot.Thin, mode+r*cos, r*sin)
+			}
+			addPoint(plane, label, plot.Thin, math.NaN(), math.NaN()) // a gap
 		}
-		s.X, s.Y = append(s.X, math.NaN()), append(s.Y, math.NaN()) // a gap
 	}
-	return s
 }
 
 //go:embed explore.html
-var exploreHTML string
-var page = template.Must(template.New("").Parse(exploreHTML))
+var page []byte
 
 // explore serves an interactive web page about the target with two modes until ctx is done.
 func explore(ctx context.Context, address string, seed uint64, stdout io.Writer) error {
@@ -163,7 +152,7 @@ func explore(ctx context.Context, address string, seed uint64, stdout io.Writer)
 // explorer returns the HTTP handler of the page, which requests a view for a TwoModesFlow in JSON.
 func explorer(seed uint64) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { page.ExecuteTemplate(w, "page", nil) })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { w.Write(page) })
 	mux.HandleFunc("GET /view", func(w http.ResponseWriter, r *http.Request) {
 		var f model.TwoModesFlow
 		err := json.Unmarshal([]byte(r.FormValue("flow")), &f)
@@ -171,20 +160,12 @@ func explorer(seed uint64) http.Handler {
 			http.Error(w, fmt.Sprintf("invalid settings (%v), or K is not from 1 to 256", err), http.StatusBadRequest)
 			return
 		}
-		paths, _ := f.Draw(r.Context(), 4, random.Stream(seed, "two modes page paths"), true)
-		draws, err := f.Draw(r.Context(), 2000, random.Stream(seed, "two modes page"), false)
-		if err != nil {
-			return // the browser has disconnected
-		}
-		plane, energy := pathCharts(paths, "Paths in the plane")
-		var figures []template.HTML
-		for _, c := range []plot.Chart{plane, energy} {
-			for i := range c.Series {
-				c.Series[i].Label = "" // no legend
-			}
-			figures = append(figures, template.HTML(c.SVG()))
-		}
-		page.ExecuteTemplate(w, "view", map[string]any{"Row": summariseModes(f, draws), "Figures": figures})
+		elbo, variance, changed, endSD := summariseModes(f, 2000, random.Stream(seed, "two modes page"))
+		fmt.Fprintf(w, `<p>ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f</b>,
+  standard deviation of z around the nearest mode <b>%.2f</b>,
+  <b>%.1f %%</b> of 2000 draws change mode</p>`, elbo, variance, endSD, changed)
+		plane, energy := pathCharts(f, 4, random.Stream(seed, "two modes page paths"), "Paths in the plane")
+		w.Write(plot.Panels(2, plane, energy))
 	})
 	return mux
 }

@@ -19,8 +19,6 @@ type Method struct {
 	// ELBO returns estimates [1×n] of the evidence lower bound, one for each column of noise [NoiseRows×n], or the exact
 	// bound [1×1] of vb. The slice params contains Params as variables on a tape. ELBO is safe for concurrent use.
 	ELBO func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
-	// Temperature returns β₀ = 1/s² and volume = s·Π α_k of HVAE, where s is the s.d. of ρ₀. It is nil for other methods.
-	Temperature func(params []*ad.Var[float64]) (beta0, volume float64)
 }
 
 // newMethod returns a method with the parameters Δ [d×1], which starts at 0, and log σ [d×1], which starts at 3.
@@ -34,20 +32,6 @@ func newMethod(d, noiseRows int) *Method {
 // add appends a parameter [rows×cols] whose elements start at the given value.
 func (m *Method) add(name string, rows, cols int, start float64) {
 	m.Params.Add(name, linalg.New[float64](rows, cols)).Value.Fill(start)
-}
-
-// vars returns Params as variables on the tape of block b.
-func (m *Method) vars(b *hvae.Block[float64]) []*ad.Var[float64] {
-	vars := make([]*ad.Var[float64], len(m.Params))
-	for i, p := range m.Params {
-		vars[i] = b.Var(p)
-	}
-	return vars
-}
-
-// MethodNames returns the names of the paper's methods and of HVAE with untied tempering, for the K of figure 1.
-func MethodNames() []string {
-	return strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb")
 }
 
 // MethodName matches the names that NewMethod accepts.
@@ -69,8 +53,12 @@ func NewMethod(name string, data Data, rng *rand.Rand) *Method {
 		return NewPlanar(data, K, rng)
 	case "vb":
 		return NewMeanField(data)
+	case "hvae-notemp":
+		return NewHVAE(data, K, "none")
+	case "hvae-untied":
+		return NewHVAE(data, K, "untied")
 	}
-	return NewHVAE(data, K, map[string]string{"hvae": "fixed", "hvae-notemp": "none", "hvae-untied": "untied"}[family])
+	return NewHVAE(data, K, "fixed")
 }
 
 // NewHVAE returns the method that uses Algorithm 1 with K leapfrog steps and q⁰ = N(0, I). The parameters are Δ, log σ,
@@ -81,36 +69,28 @@ func NewMethod(name string, data Data, rng *rand.Rand) *Method {
 //	"untied"  log α_k and log s; α_k starts at 5^(−1/K), and s at 5
 func NewHVAE(data Data, K int, tempering string) *Method {
 	const maxStepSize = 0.5 // ξ in the step size ε = ξ·sigmoid(logit)
-	d, inf := len(data.Mean), math.Inf(1)
+	inf := math.Inf(1)
+	d := len(data.Mean)
 	m := newMethod(d, 2*d) // the noise consists of z₀ [d] and γ₀ [d]
 	m.add("step_size_logit", 1, d, hvae.Unconstrain(0.005, 0, maxStepSize))
-	temperingOf := func([]*ad.Var[float64]) (none hvae.Tempering[float64]) { return none }
 	switch tempering {
 	case "fixed":
 		m.add("log_temperature", 1, 1, hvae.Unconstrain(5, 1, inf))
-		temperingOf = func(params []*ad.Var[float64]) hvae.Tempering[float64] {
-			return hvae.FixedTempering(K, hvae.Constrain(params[3], 1, inf))
-		}
 	case "untied":
 		m.add("log_alpha", K, 1, math.Log(5)/float64(-K))
 		m.add("log_momentum_sd", 1, 1, math.Log(5))
-		temperingOf = func(params []*ad.Var[float64]) hvae.Tempering[float64] {
-			return hvae.UntiedTempering(ad.Exp(params[3]), ad.Exp(params[4]))
-		}
 	}
 	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
-		f := hvae.Flow[float64]{Target: NewTarget(data, params[0], params[1]), K: K, Tempering: temperingOf(params)}
+		f := hvae.Flow[float64]{Target: NewTarget(data, params[0], params[1]), K: K}
 		f.StepSize = hvae.Constrain(params[2], 0, maxStepSize)
+		switch tempering {
+		case "fixed":
+			f.Tempering = hvae.FixedTempering(K, hvae.Constrain(params[3], 1, inf))
+		case "untied":
+			f.Tempering = hvae.UntiedTempering(ad.Exp(params[3]), ad.Exp(params[4]))
+		}
 		epsilon, gamma0 := ad.RowRange(noise, 0, d), ad.RowRange(noise, d, 2*d)
 		return hvae.HIS(&f, hvae.StandardNormal[float64]{}, epsilon, gamma0).LogEstimate()
-	}
-	m.Temperature = func(params []*ad.Var[float64]) (beta0, volume float64) {
-		t := temperingOf(params)
-		if t.Alpha() == nil {
-			return 1, 1
-		}
-		sd := t.MomentumSD().Scalar()
-		return 1 / (sd * sd), sd * math.Exp(ad.Sum(ad.Log(t.Alpha())).Scalar())
 	}
 	return m
 }
@@ -141,9 +121,9 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
 		}
 	}
 	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
-		target, logPrior := NewTarget(data, params[0], params[1]), hvae.LogNormal(noise)
 		zK, logDet := PlanarFlow(noise, params[2], params[3], params[4], K)
-		return ad.Add(ad.Sub(target.LogJoint(zK), logPrior), logDet)
+		logJoint := NewTarget(data, params[0], params[1]).LogJoint(zK)
+		return ad.Add(ad.Sub(logJoint, hvae.LogNormal(noise)), logDet)
 	}
 	return m
 }

@@ -3,7 +3,6 @@ package model
 import (
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"time"
 
@@ -17,9 +16,14 @@ import (
 // only one dataset.
 func NewTrainer(m *Method, rate float64, seed uint64) *hvae.Trainer[float64] {
 	t := hvae.NewTrainer(m.Params, hvae.RMSProp[float64]{Rate: rate}, func(b *hvae.Block[float64]) *ad.Var[float64] {
-		return ad.BroadcastTo(m.ELBO(m.vars(b), b.Noise(m.NoiseRows, 1)), 1, b.Size)
+		params := make([]*ad.Var[float64], len(m.Params))
+		for i, p := range m.Params {
+			params[i] = b.Var(p)
+		}
+		return ad.BroadcastTo(m.ELBO(params, b.Noise(m.NoiseRows, 1)), 1, b.Size)
 	})
-	t.BlockSize, t.Seed = 100, seed
+	t.BlockSize = 100
+	t.Seed = seed
 	return t
 }
 
@@ -33,60 +37,61 @@ type Config struct {
 }
 
 // Train trains a method on dataset number k in d dimensions, which does not depend on the method. Except for Seconds,
-// the outcome depends only on c, method, d and k. Train calls progress before each iteration. It returns ctx.Err() if
-// ctx is done, and an error that describes the run if it diverges.
-func (c Config) Train(ctx context.Context, method string, d, k int, progress func()) (Outcome, error) {
+// the outcome depends only on c, method, d and k. Train calls progress before each iteration. Its error names the run.
+func (c Config) Train(ctx context.Context, method string, d, k int, progress func()) (o Outcome, err error) {
 	start := time.Now()
 	stream := func(use string) *rand.Rand { return random.Stream(c.Seed, "gaussian "+use, d, k) }
 	truth := Truth(d)
-	data, err := Draw(ctx, truth, c.Points, stream("data"))
-	if err != nil {
-		return Outcome{}, err
-	}
+	data := Draw(truth, c.Points, stream("data"))
 	m := NewMethod(method, data, stream("start "+method))
 	trainer := NewTrainer(m, c.Rate, stream("noise "+method).Uint64())
 	for err == nil && trainer.Steps() < c.Iterations {
 		progress()
 		_, err = trainer.Step(ctx, hvae.Draws(c.Draws))
 	}
-	o := Outcome{Method: method, Dims: d, Datasets: 1}
 	if err == nil {
 		o.ELBO, _, err = trainer.Evaluate(ctx, hvae.Draws(10_000), trainer.Seed, trainer.Bound)
 	}
-	if m.Temperature != nil {
-		trainer.Each(ctx, hvae.Draws(1), 0, func(b *hvae.Block[float64]) { o.Beta0, o.Volume = m.Temperature(m.vars(b)) })
-	}
-	if ctx.Err() != nil {
-		return Outcome{}, ctx.Err()
-	}
-	sigma, best := linalg.New[float64](d, 1), data.MaximumLikelihood()
-	linalg.Exp(sigma, m.Params[1].Value)
-	o.Theta = Theta{m.Params[0].Value.Data, sigma.Data}
-	o.DeltaErr, o.SigmaErr, o.Err = o.Theta.errors(truth)
-	o.MLEDeltaErr, o.MLESigmaErr, _ = best.errors(truth)
-	o.LogEvidence, o.MLEEvidence, o.TiedLimit = data.LogEvidence(o.Theta), data.LogEvidence(best), data.TiedLimit(o.Theta)
-	o.Gap, o.Seconds = o.LogEvidence-o.ELBO, time.Since(start).Seconds()
-	if bad := o.Gap + o.Err; err == nil && (math.IsNaN(bad) || math.IsInf(bad, 0)) {
-		err = fmt.Errorf("the ELBO is %v and log p(D) is %v", o.ELBO, o.LogEvidence)
-	}
 	if err != nil {
-		return o, fmt.Errorf("%s on dataset %d (d = %d) diverged after %d iterations: %w; try a smaller -lr",
+		return o, fmt.Errorf("%s on dataset %d (d = %d) failed after %d iterations: %w; if it diverged, try a smaller -lr",
 			method, k+1, d, trainer.Steps(), err)
 	}
+	o.Method = method
+	o.Dims = d
+	sigma := linalg.New[float64](d, 1)
+	linalg.Exp(sigma, m.Params[1].Value)
+	o.Theta = Theta{m.Params[0].Value.Data, sigma.Data}
+	o.DeltaErr = squaredDistance(o.Theta.Delta, truth.Delta)
+	o.SigmaErr = squaredDistance(o.Theta.Sigma, truth.Sigma)
+	o.Err = o.DeltaErr + o.SigmaErr
+	o.LogEvidence = data.LogEvidence(o.Theta)
+	o.Gap = o.LogEvidence - o.ELBO
+	o.TiedLimit = data.TiedLimit(o.Theta)
+	best := data.MaximumLikelihood()
+	o.MLEDeltaErr = squaredDistance(best.Delta, truth.Delta)
+	o.MLESigmaErr = squaredDistance(best.Sigma, truth.Sigma)
+	o.MLEEvidence = data.LogEvidence(best)
+	o.Seconds = time.Since(start).Seconds()
 	return o, nil
 }
 
-// An Outcome is the result of training a method on a dataset, or an average over datasets. Values that do not apply are 0.
+// squaredDistance returns ‖a − b‖².
+func squaredDistance(a, b []float64) (sum float64) {
+	for i := range a {
+		sum += (a[i] - b[i]) * (a[i] - b[i])
+	}
+	return sum
+}
+
+// An Outcome is the result of training a method on a dataset, or an average over datasets.
 type Outcome struct {
 	Method      string  `json:"method"`
 	Dims        int     `json:"d"`
-	Datasets    int     `json:"datasets"`
+	Datasets    int     `json:"datasets"`         // number of averaged datasets
 	DeltaErr    float64 `json:"delta_err"`        // ‖Δ − Δ̂‖²
 	SigmaErr    float64 `json:"sigma_err"`        // ‖σ − σ̂‖²
 	Err         float64 `json:"err"`              // ‖Δ − Δ̂‖² + ‖σ − σ̂‖²
 	ErrSE       float64 `json:"err_se,omitzero"`  // standard error of Err, estimated from the datasets
-	Beta0       float64 `json:"beta0,omitzero"`   // inverse temperature β₀ = 1/s², where s is the s.d. of ρ₀; only for HVAE
-	Volume      float64 `json:"volume,omitzero"`  // s·Π α_k, which is 1 unless the tempering is untied; only for HVAE
 	ELBO        float64 `json:"elbo"`             // ELBO at θ̂, averaged over 10,000 draws
 	LogEvidence float64 `json:"log_evidence"`     // exact log p_θ̂(D)
 	Gap         float64 `json:"gap"`              // LogEvidence − ELBO
@@ -101,7 +106,7 @@ type Outcome struct {
 
 // numbers returns pointers to the numeric results in o, without the standard error.
 func (o *Outcome) numbers() []*float64 {
-	return []*float64{&o.Err, &o.DeltaErr, &o.SigmaErr, &o.Beta0, &o.Volume, &o.ELBO, &o.LogEvidence, &o.Gap, &o.TiedLimit,
+	return []*float64{&o.Err, &o.DeltaErr, &o.SigmaErr, &o.ELBO, &o.LogEvidence, &o.Gap, &o.TiedLimit,
 		&o.MLEDeltaErr, &o.MLESigmaErr, &o.MLEEvidence, &o.Seconds}
 }
 
