@@ -154,25 +154,23 @@ func importanceWeighting(r *report) {
 	var single float64 // the variance for L = 1
 	var last []float64
 	for _, L := range []int{1, 4, 16, 64} {
-		var squares, bounds []float64 // bounds contains the mean bound of each block of 64 draws
-		for block := range slices.Chunk(logs, 64) {
-			bound := 0.0
-			for draws := range slices.Chunk(block, L) {
-				logEstimate := hvae.ImportanceEstimate(draws).Log
-				bound += logEstimate * float64(L) / 64
-				squares = append(squares, math.Pow(math.Exp(logEstimate-bimodal.logEvidence)-1, 2))
-			}
-			bounds = append(bounds, bound)
-		}
+		var t tape
+		bounds := hvae.ImportanceBound(t.Const(linalg.Of(1, len(logs), logs)), L).Value.Data
+		squares := apply(ratios(bounds, bimodal.logEvidence), func(v float64) float64 { return (v - 1) * (v - 1) })
 		variance, _ := linalg.MeanSE(squares)
+		var means []float64 // of the bounds of each block of 64 draws
+		for block := range slices.Chunk(bounds, 64/L) {
+			mean, _ := linalg.MeanSE(block)
+			means = append(means, mean)
+		}
 		if L == 1 {
 			single = variance
 		} else {
-			r.draws(differences(bounds, last), ">", 0, "to L = %d: increase of E[log p̂(x)]", L)
+			r.draws(differences(means, last), ">", 0, "to L = %d: increase of E[log p̂(x)]", L)
 		}
 		r.mean(squares, single/float64(L), 0.15*variance, "L = %d: Var(p̂(x)/p(x))", L)
-		r.draws(bounds, "≤", bimodal.logEvidence, "L = %d: E[log p̂(x)]", L)
-		last = bounds
+		r.draws(means, "≤", bimodal.logEvidence, "L = %d: E[log p̂(x)]", L)
+		last = means
 	}
 	all := hvae.ImportanceEstimate(logs)
 	r.estimate(all.Log, all.StandardError, "=", bimodal.logEvidence, "L = 64000: log p̂(x)")
