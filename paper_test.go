@@ -338,7 +338,7 @@ func aisBounds(r *report) {
 
 var section23 = section{"2.3", "Using Hamiltonian dynamics", []func(r *report){
 	flowDensity, flowEstimate, homogeneousFlow, temperingExplores, leapfrogStep,
-	inverseTemperatures, leapfrogThenCooling, canonicalMomentum, gradientCount,
+	inverseTemperatures, leapfrogThenCooling, gradientCount,
 }}
 
 // flowDensity checks the left side of equation 5,
@@ -349,7 +349,7 @@ var section23 = section{"2.3", "Using Hamiltonian dynamics", []func(r *report){
 // be 1. The check computes the integral as a sum over a grid of points (z_K, ρ_K).
 func flowDensity(r *report) {
 	r.corrected("(5) eq:estimatorHMC, left",
-		"q^K contains |det ∇Φ^k(z_k, ρ_k)|⁻¹, at the point after step k (for HVAE, both are α_k^−ℓ)",
+		"q^K contains |det ∇Φ^k(z_k, ρ_k)|⁻¹, at the point after step k (for HVAE, it is α_k^−ℓ at all points)",
 		"q^K is a density with |det ∇Φ^k(z_(k−1), ρ_(k−1))|⁻¹, at the point before step k")
 	const n, h = 201, 0.1
 	points := linalg.New[float64](2, n*n) // (z_K, ρ_K)
@@ -377,18 +377,23 @@ func flowDensity(r *report) {
 // The paper says that this is "a special case of (3)". If q^k is the map Φ^k and r^{k−1} its inverse, the quotient
 // r^{k−1}/q^k in equation 3 is |det ∇Φ^k|. In five dimensions, 20 draws of p̂ must equal the expression of equation 6,
 // computed from scalar log densities and log |det ∇Φ^k| = ℓ log α_k. They must also equal the expression of equation 5.
-// For this expression, hvae.ReverseHIS computes q^K(z_K, ρ_K) from (z_K, ρ_K) alone.
+// For this expression, hvae.ReverseHIS computes q^K(z_K, ρ_K) from (z_K, ρ_K) alone. The initial momentum ρ₀ has "the
+// canonical momentum distribution", because ρ₀ = γ₀/√β₀ for γ₀ ~ N(0, I).
 func flowEstimate(r *report) {
 	r.statement("(4) eq:optimalestimator, (5) eq:estimatorHMC, right, (6) eqn:reparameterization",
-		"p̂(x) = p̄/q^K = p̄/q⁰·Π|det ∇Φ^k|")
+		"p̂(x) = p̄/q^K = p̄/q⁰·Π|det ∇Φ^k|; ρ₀ = γ₀/√β₀ ~ N(0, β₀⁻¹I)")
 	const dims, n = 5, 20
 	for _, s := range schemes() {
 		var t tape
 		f := s.Flow(&t, hvaetest.Bimodal, dims)
 		q0 := variationalPrior(&t, dims)
-		sample := drawHIS(&t, f, q0, n, random.Stream(10, "density"))
-		z0, rho0, rhoK := sample.Start.Z.Value, sample.Start.Rho.Value, sample.End.Rho.Value
+		rng := random.Stream(10, "density")
+		epsilon, gamma0 := noise(&t, rng, dims, n), noise(&t, rng, dims, n)
+		sample := hvae.HIS(f, q0, epsilon, gamma0)
 		invSqrtBeta0, alpha := temperingOf(f)
+		momentum := ad.Scale(gamma0, invSqrtBeta0).Value.Data
+		r.vectors(sample.Start.Rho.Value.Data, momentum, 1e-14, "%v: ρ₀ = γ₀/√β₀", s)
+		z0, rho0, rhoK := sample.Start.Z.Value, sample.Start.Rho.Value, sample.End.Rho.Value
 		want := f.Target.LogJoint(sample.End.Z).Value.Data
 		for i := range want {
 			for j := range dims {
@@ -575,20 +580,6 @@ func leapfrogThenCooling(r *report) {
 	}
 }
 
-// canonicalMomentum checks that ρ₀ has "the canonical momentum distribution", because ρ₀ = γ₀/√β₀ for γ₀ ~ N(0, I).
-func canonicalMomentum(r *report) {
-	r.statement("", "ρ₀ = γ₀/√β₀ ~ N(0, β₀⁻¹I), the canonical momentum distribution")
-	for _, s := range schemes() {
-		var t tape
-		f := s.Flow(&t, hvaetest.Bimodal, 2)
-		rng := random.Stream(9, "momentum")
-		epsilon, gamma0 := noise(&t, rng, 2, 100), noise(&t, rng, 2, 100)
-		sample := hvae.HIS(f, variationalPrior(&t, 2), epsilon, gamma0)
-		invSqrtBeta0, _ := temperingOf(f)
-		r.vectors(sample.Start.Rho.Value.Data, ad.Scale(gamma0, invSqrtBeta0).Value.Data, 1e-14, "%v: ρ₀ = γ₀/√β₀", s)
-	}
-}
-
 // gradientCount checks that Algorithm 1 computes K + 1 gradients ∇U(z_k), k = 0 … K, because the gradient at the end of
 // a step is also the gradient at the start of the next step. One evaluation of log p(x, z) gives ∇U(z_k) and log p(x,
 // z_k). For K = 0, it gives only log p(x, z₀).
@@ -658,7 +649,7 @@ func surrogateObjective(r *report) {
 //
 //	S  = log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2,
 //	S′ = S − ½εᵀε + ℓ/2.
-func simplified(s hvae.Sample[float64], target hvae.Target[float64], q0 prior, epsilon variable) (S, S2 variable) {
+func simplified(s hvae.Sample[float64], target hvae.Target[float64], q0 prior, epsilon variable) (S, SPrime variable) {
 	half := float64(epsilon.Rows()) / 2
 	logJoint := ad.Sub(target.LogJoint(s.End.Z), halfSquares(s.End.Rho))
 	S = ad.AddConst(ad.Sub(logJoint, q0.LogDensity(s.Start.Z)), half)
@@ -677,11 +668,13 @@ func halfSquares(x variable) variable { return ad.Scale(ad.MulSumTo(x, x, 1, x.C
 // enters, so log p̂(x) and S have the same gradients.
 func sameGradient(r *report) {
 	r.statement("(12) eqn:H_ELBO_simplified",
-		"both sides have the same mean and gradients; log p̂ and S differ by ½γ₀ᵀγ₀ − ℓ/2 in each draw")
+		"the two sides have the same mean and gradients; log p̂ and S differ by ½γ₀ᵀγ₀ − ℓ/2 in each draw")
 	const dims, n = 5, 50
 	for _, s := range schemes() {
 		var t tape
-		f, q0, rng := s.Flow(&t, hvaetest.Bimodal, dims), variationalPrior(&t, dims), random.Stream(4, "gradient")
+		f := s.Flow(&t, hvaetest.Bimodal, dims)
+		q0 := variationalPrior(&t, dims)
+		rng := random.Stream(4, "gradient")
 		epsilon, gamma0 := noise(&t, rng, dims, n), noise(&t, rng, dims, n)
 		sample := hvae.HIS(f, q0, epsilon, gamma0)
 		S, _ := simplified(sample, f.Target, q0, epsilon)
@@ -745,13 +738,16 @@ func simplifiedVariance(r *report) {
 }
 
 // addedVariances returns n draws with the means Var(S) − Var(log p̂) and Var(S′) − Var(log p̂) (see simplified).
-func addedVariances(f *flow, q0 prior, n int) (S, S2 []float64) {
-	t, dims, rng := q0.SD.Tape(), q0.SD.Rows(), random.Stream(6, "simplified")
+func addedVariances(f *flow, q0 prior, n int) (S, SPrime []float64) {
+	t, dims := q0.SD.Tape(), q0.SD.Rows()
+	rng := random.Stream(6, "simplified")
 	epsilon, gamma0 := noise(t, rng, dims, n), noise(t, rng, dims, n)
 	sample := hvae.HIS(f, q0, epsilon, gamma0)
 	squares := squaredDeviations(sample.LogEstimate().Value.Data)
-	s, s2 := simplified(sample, f.Target, q0, epsilon)
-	return differences(squaredDeviations(s.Value.Data), squares), differences(squaredDeviations(s2.Value.Data), squares)
+	s, sPrime := simplified(sample, f.Target, q0, epsilon)
+	S = differences(squaredDeviations(s.Value.Data), squares)
+	SPrime = differences(squaredDeviations(sPrime.Value.Data), squares)
+	return S, SPrime
 }
 
 // replacedTerms checks the variances of log p̂, S and S′ (see simplified) for the target N(0, 1), q⁰ = N(0, q²) and a
@@ -759,15 +755,15 @@ func addedVariances(f *flow, q0 prior, n int) (S, S2 []float64) {
 // because its terms cancel, but Var(S) = ½ and Var(S′) = 1. For a bad fit, the variance of S can be smaller: with ε =
 // 0.3, s = 1, α = 0.5 and q = 1, the three variances are 0.283, 0.100 and 0.533.
 func replacedTerms(r *report) {
-	r.statement("", "if p̂ = p, the variance grows by ½ per dimension if ½γ₀ᵀγ₀ is replaced by its mean (S), "+
-		"and by 1 if ½εᵀε is replaced, too (S′)")
-	check := func(name string, q, epsilon, s, alpha, wantS, wantS2 float64) {
+	r.statement("", "if p̂ = p in every draw, the variance grows by ½ per dimension if ½γ₀ᵀγ₀ is replaced by its mean (S), "+
+		"and by another ½ if ½εᵀε is replaced by its mean (S′)")
+	check := func(name string, q, epsilon, s, alpha, wantS, wantSPrime float64) {
 		var t tape
 		f := &flow{Target: hvaetest.Quadratic{Omega: 1}, K: 1, StepSize: t.Scalar(epsilon)}
 		f.Tempering = hvae.UntiedTempering(t.Scalar(alpha), t.Scalar(s))
-		S, S2 := addedVariances(f, diagonal(&t, []float64{0}, []float64{q}), 40000)
+		S, SPrime := addedVariances(f, diagonal(&t, []float64{0}, []float64{q}), 40000)
 		r.mean(S, wantS, 0.02, "%s: Var(S) − Var(log p̂)", name)
-		r.mean(S2, wantS2, 0.02, "%s: Var(S′) − Var(log p̂)", name)
+		r.mean(SPrime, wantSPrime, 0.02, "%s: Var(S′) − Var(log p̂)", name)
 	}
 	check("p̂ = p (see untiedOptimum)", 3, math.Sqrt2, 1/math.Sqrt2, math.Sqrt2/3, 0.5, 1)
 	check("bad fit", 1, 0.3, 1, 0.5, 0.100-0.283, 0.533-0.283)
@@ -791,7 +787,8 @@ func averageGradient(r *report) {
 	}
 	for _, name := range model.MethodNames() {
 		_, data, _ := points(3, 20)
-		m, rng := model.NewMethod(name, data, random.Stream(13, name)), random.Stream(14, name)
+		m := model.NewMethod(name, data, random.Stream(13, name))
+		rng := random.Stream(14, name)
 		m.Params[1].Value.Fill(0.5) // log σ; σ is then near the standard deviation of the data, so every term matters
 		var params []matrix
 		for _, p := range m.Params {
@@ -840,7 +837,7 @@ var section41 = section{"4.1", "Gaussian Model", []func(r *report){
 //
 // in three independent dimensions. The check simulates 4000 datasets of N = 5 points.
 func gaussianModel(r *report) {
-	r.statement("", "the model: z ~ N(0, I), x_i|z ~ N(z + Δ, Σ)")
+	r.statement("", "the simulated data follow the model z ~ N(0, I), x_i|z ~ N(z + Δ, Σ)")
 	const n = 5
 	truth := model.Truth(3)
 	var deviations, squares, products, scatters [3][]float64
@@ -937,7 +934,7 @@ func potentialGradient(r *report) {
 // affine function of the noise. The densities q^K and p(z|D) N(ρ|0, I) are then normal, and the divergence has a closed
 // form (affineGap).
 func hvaeBound(r *report) {
-	r.statement("", "HVAE: the ELBO is below log p(D) by the divergence of q^K from the posterior")
+	r.statement("", "HVAE: log p(D) minus the ELBO is the divergence of q^K from the posterior")
 	_, data, theta := points(2, 3)
 	logEvidence := data.LogEvidence(theta)
 	logit, logTemperature := -0.4, math.Log(0.4)
@@ -962,7 +959,7 @@ func hvaeBound(r *report) {
 //
 // The check obtains q by shifting and scaling the posterior in each dimension, so the divergence has a closed form.
 func vbBound(r *report) {
-	r.statement("", "VB: the ELBO is below log p(D) by the divergence of q from the posterior")
+	r.statement("", "VB: log p(D) minus the ELBO is the divergence of q from the posterior")
 	_, data, theta := points(3, 6)
 	exact := posterior(data, theta)
 	for _, q := range []struct{ shift, scale float64 }{{0, 1}, {0.2, 1}, {0, 1.7}, {-0.3, 0.4}} {
@@ -972,8 +969,9 @@ func vbBound(r *report) {
 		for _, sd := range exact.sd {
 			divergence += (q.scale*q.scale + q.shift*q.shift/(sd*sd) - 1 - 2*math.Log(q.scale)) / 2
 		}
-		elbo, want := elboDraws(model.NewMeanField(data), theta, 1, 0, means, logSDs), data.LogEvidence(theta)-divergence
-		r.near(elbo[0], want, 1e-12, "shift %v, scale %v: L_ELBO = log p(D) − divergence", q.shift, q.scale)
+		elbo := elboDraws(model.NewMeanField(data), theta, 1, 0, means, logSDs)[0]
+		want := data.LogEvidence(theta) - divergence
+		r.near(elbo, want, 1e-12, "shift %v, scale %v: L_ELBO = log p(D) − divergence", q.shift, q.scale)
 	}
 }
 
@@ -1069,7 +1067,7 @@ func trueParameters(r *report) {
 // between d = 51 and 60. For d = 60, go run ./gaussian -d 60 -methods hvae-k1,vb prints the errors 60 ± 3 and 71 ± 2.
 func figure1a(r *report) {
 	r.statement("figure 1a, fig:all_methods",
-		"as d increases, HVAE performs best; VB's error is in Δ, the planar flow's also in Σ (stored results)")
+		"for large d, HVAE performs best; VB's error is in Δ, the planar flow's error is in Δ and Σ (stored results)")
 	for _, d := range []int{101, 201, 301} {
 		best, vb, planar := figure1(r, d, "hvae-k1"), figure1(r, d, "vb"), figure1(r, d, "nf-k1")
 		for _, other := range []model.Outcome{vb, planar, figure1(r, d, "nf-k30")} {
@@ -1144,7 +1142,8 @@ func networks(r *report) {
 		{Kind: "hvae", K: 5, Tempering: "fixed", Latent: latent},
 		{Kind: "hvae", K: 5, Tempering: "free", VaryEps: true, Latent: latent},
 	} {
-		n, flow := 0, []int{0, latent + 1, 5*latent + 5}[i]
+		flow := []int{0, latent + 1, 5*latent + 5}[i]
+		n := 0
 		for _, p := range mnist.New[float32](c, 0, 1).Params() {
 			n += len(p.Value.Data)
 		}
@@ -1160,7 +1159,8 @@ func vaeBound(r *report) {
 	r.statement("", "z₀ = μ + Σ^½·ε, and HVAE with K = 0 is the VAE")
 	const draws = 100
 	var t tape
-	x, rng := image(&t), random.Stream(11, "without steps")
+	x := image(&t)
+	rng := random.Stream(11, "without steps")
 	epsilon, gamma0 := noise(&t, rng, 2, draws), noise(&t, rng, 2, draws)
 	for _, kind := range []string{"vae", "hvae"} {
 		network := mnistNetwork[float64](mnist.Config{Kind: kind, Tempering: "none", Latent: 2}).Const(&t)
@@ -1236,7 +1236,8 @@ func importanceNLL(r *report) {
 		{Kind: "hvae", K: 2, Tempering: "free", VaryEps: true, Latent: 1},
 	}
 	var double tape
-	network, z := mnistNetwork[float64](configs[0]).Const(&double), grid(8, 200)
+	network := mnistNetwork[float64](configs[0]).Const(&double)
+	z := grid(8, 200)
 	logJoint := mnist.LogBernoulli(image(&double), network.Decode(double.Const(z))).Value.Data
 	for i, z := range z.Data {
 		logJoint[i] += logNormal(z, 0, 1)
@@ -1244,7 +1245,8 @@ func importanceNLL(r *report) {
 	logEvidence := linalg.LogSumExp(logJoint) + math.Log(16./200)
 	for _, c := range configs {
 		const blocks, block = 21, 48
-		model, rng := mnistNetwork[float32](c), random.Stream(8, c.String())
+		model := mnistNetwork[float32](c)
+		rng := random.Stream(8, c.String())
 		var t ad.Tape[float32]
 		var logs []float64
 		for range blocks {
@@ -1362,7 +1364,7 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow, and evidence
 // posterior.
 //
 // For other targets, the entropy is constant because the flow multiplies volumes by Π α_k^ℓ (see leapfrogThenCooling)
-// and ρ₀ has the standard deviation Π 1/α_k (see canonicalMomentum).
+// and ρ₀ has the standard deviation Π 1/α_k (see flowEstimate).
 func tiedEntropy(r *report) {
 	r.statement("", "tied tempering keeps the entropy: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)), for every K, ε and α; so, "+
 		"if the posterior is normal, the gap is at least ℓ(exp(ΔH/ℓ) − 1) − ΔH")
@@ -1373,7 +1375,8 @@ func tiedEntropy(r *report) {
 			var t tape
 			f, q0 := s.Flow(&t, p, dims), diagonal(&t, make([]float64, dims), sd)
 			A, _ := affineMap(f, q0)
-			logDet, deltaH := math.Log(math.Abs(hvaetest.Determinant(A))), 0.0
+			logDet := math.Log(math.Abs(hvaetest.Determinant(A)))
+			deltaH := 0.0
 			for j := range dims {
 				logDet -= math.Log(sd[j])
 				deltaH += math.Log(sd[j] / p.sd[j])
@@ -1390,7 +1393,7 @@ func tiedEntropy(r *report) {
 // and 100.
 func untiedOptimum(r *report) {
 	r.statement("",
-		"untied, K = 1, ε = √2·σ_posterior, s = 1/√2, α = √2/r per dimension: p̂(x) = p(x) in every draw")
+		"untied tempering, K = 1, ε = √2·σ_posterior, s = 1/√2, α = √2/r per dimension: p̂(x) = p(x) in every draw")
 	const sd = 0.01
 	var t tape
 	p := normalTarget{[]float64{0, 0, 0}, []float64{sd, sd, sd}}
@@ -1404,7 +1407,7 @@ func untiedOptimum(r *report) {
 
 // untiedEstimates checks E[p̂(x)] = p(x) if the standard deviation of ρ₀ is not 1/√β₀ = Π 1/α_k.
 func untiedEstimates(r *report) {
-	r.statement("", "untied: p̂(x) is unbiased")
+	r.statement("", "untied tempering: p̂(x) is unbiased")
 	bimodal := targets()[0]
 	for _, K := range []int{1, 2, 5} {
 		logs := logEstimates(scheme{Tempering: "untied", K: K}, bimodal, 40000, 62)
@@ -1416,12 +1419,13 @@ func untiedEstimates(r *report) {
 // I). Here, q⁰ = N(0.2, 0.8²I) is narrower than in the other checks, so that the variance of 1/p̂(x) is finite.
 func reverseEstimates(r *report) {
 	r.statement("",
-		"backwards from exact draws of the posterior and ρ_K ~ N(0, I), E[1/p̂(x)] = 1/p(x), for every tempering")
+		"for paths that end at exact draws of the posterior and ρ_K ~ N(0, I), E[1/p̂(x)] = 1/p(x) for every tempering")
 	z := linalg.New[float64](2, 20000)
 	hvaetest.Bimodal.FillPosterior(random.Stream(63, "posterior"), z)
 	for _, s := range append(schemes(), scheme{Tempering: "untied", K: 2}) {
 		var t tape
-		f, q0 := s.Flow(&t, hvaetest.Bimodal, 2), diagonal(&t, []float64{0.2, 0.2}, []float64{0.8, 0.8})
+		f := s.Flow(&t, hvaetest.Bimodal, 2)
+		q0 := diagonal(&t, []float64{0.2, 0.2}, []float64{0.8, 0.8})
 		rho := noise(&t, random.Stream(63, s.String()), z.Rows, z.Cols)
 		logs := hvae.ReverseHIS(f, q0, t.Const(z), rho).LogEstimate().Value.Data
 		r.mean(inverseRatios(logs, hvaetest.Bimodal.LogEvidence), 1, 0.03, "%v: p(x)·E[1/p̂(x)], reverse", s)
@@ -1431,9 +1435,10 @@ func reverseEstimates(r *report) {
 // blindSpots compares forward and reverse estimates of log p(x) = 0, from 20,000 draws and without a flow. In the first
 // case, q⁰ covers one of two modes. In the second case, q⁰ is ten times as wide as the posterior.
 func blindSpots(r *report) {
-	r.statement("", "forward estimates do not show a mode that q⁰ misses, and reverse estimates do not show a wide q⁰")
+	r.statement("", "forward estimates are too small if q⁰ misses a mode, and reverse estimates too large if q⁰ is too wide")
 	var t tape
-	rng, draws := random.Stream(64, "two directions"), linalg.New[float64](1, 20000)
+	rng := random.Stream(64, "two directions")
+	draws := linalg.New[float64](1, 20000) // from the posterior
 	estimates := func(target hvae.Target[float64], mean, sd float64) (forward, reverse hvae.Evidence) {
 		f, q0 := &flow{Target: target}, diagonal(&t, []float64{mean}, []float64{sd})
 		logs := drawHIS(&t, f, q0, draws.Cols, rng).LogEstimate().Value.Data
@@ -1492,10 +1497,11 @@ func (r *report) near(got, want, tolerance float64, format string, args ...any) 
 
 // vectors requires ‖got − want‖ ≤ tolerance·‖want‖, or ‖got‖ ≤ tolerance if want is 0.
 func (r *report) vectors(got, want []float64, tolerance float64, format string, args ...any) {
-	err, more := hvaetest.Distance(got, want), ""
+	err := hvaetest.Distance(got, want)
 	if norm := hvaetest.Norm(want); norm > 0 {
 		err /= norm
 	}
+	more := ""
 	if len(want) > 1 {
 		more = ", …"
 	}
@@ -1519,7 +1525,8 @@ func (r *report) estimate(mean, se float64, relation string, want float64, forma
 	all := map[string]float64{"=": math.Abs(z) - zBound, "≤": z - zBound, "<": z + zBound, ">": zBound - z}
 	excess, known := all[relation]
 	digits := min(6, max(0, 1-int(math.Floor(math.Log10(se))))) // two digits of the standard error
-	measured, deviation := fmt.Sprintf("%.*f ± %.*f", digits, mean, digits, se), fmt.Sprintf("z = %.1f", z)
+	measured := fmt.Sprintf("%.*f ± %.*f", digits, mean, digits, se)
+	deviation := fmt.Sprintf("z = %.1f", z)
 	r.add(known && excess <= 0, excess, measured, relation, number(want), deviation, fmt.Sprintf(format, args...))
 }
 
@@ -1975,7 +1982,8 @@ func mnistNetwork[T linalg.Float](c mnist.Config) *mnist.Network[T] {
 
 // image returns a random binary image [784×1].
 func image[T linalg.Float](t *ad.Tape[T]) *ad.Var[T] {
-	m, rng := t.Matrix(784, 1), random.Stream(7, "image")
+	m := t.Matrix(784, 1)
+	rng := random.Stream(7, "image")
 	for i := range m.Data {
 		m.Data[i] = T(rng.IntN(5) / 3) // 1 with probability 2/5
 	}
