@@ -755,8 +755,8 @@ func addedVariances(f *flow, q0 prior, n int) (S, SPrime []float64) {
 // because its terms cancel, but Var(S) = ½ and Var(S′) = 1. For a bad fit, the variance of S can be smaller: with ε =
 // 0.3, s = 1, α = 0.5 and q = 1, the three variances are 0.283, 0.100 and 0.533.
 func replacedTerms(r *report) {
-	r.statement("", "if p̂ = p in every draw, the variance grows by ½ per dimension if ½γ₀ᵀγ₀ is replaced by its mean (S), "+
-		"and by another ½ if ½εᵀε is replaced by its mean (S′)")
+	r.statement("", "if p̂ = p in every draw, the variance grows by ½ per dimension if the mean replaces ½γ₀ᵀγ₀ (S), "+
+		"and by another ½ if the mean replaces ½εᵀε (S′)")
 	check := func(name string, q, epsilon, s, alpha, wantS, wantSPrime float64) {
 		var t tape
 		f := &flow{Target: hvaetest.Quadratic{Omega: 1}, K: 1, StepSize: t.Scalar(epsilon)}
@@ -1435,7 +1435,7 @@ func reverseEstimates(r *report) {
 // blindSpots compares forward and reverse estimates of log p(x) = 0, from 20,000 draws and without a flow. In the first
 // case, q⁰ covers one of two modes. In the second case, q⁰ is ten times as wide as the posterior.
 func blindSpots(r *report) {
-	r.statement("", "forward estimates are too small if q⁰ misses a mode, and reverse estimates too large if q⁰ is too wide")
+	r.statement("", "forward estimates are too small if q⁰ misses a mode; reverse estimates are too large if q⁰ is wide")
 	var t tape
 	rng := random.Stream(64, "two directions")
 	draws := linalg.New[float64](1, 20000) // from the posterior
@@ -1548,15 +1548,17 @@ func (r *report) mean(draws []float64, want, maxSE float64, format string, args 
 
 // add records a measurement, and reports an error unless the relation holds.
 func (r *report) add(holds bool, excess float64, measured, relation, expected, deviation, name string) {
-	i := strings.LastIndex(name, ": ")
-	where, quantity := strings.TrimSuffix(name[:i+1], ":"), strings.TrimPrefix(name[i+1:], " ")
+	where, quantity := "", name
+	if i := strings.LastIndex(name, ": "); i >= 0 {
+		where, quantity = name[:i], name[i+2:]
+	}
 	result := pad(measured, 20) + " " + relation + " " + pad(expected, 12) + " " + pad(deviation, 23)
 	result = strings.ReplaceAll(result, "-", "−")
 	if !holds {
 		r.failed = true
 		r.t.Errorf("%s\n%s: %s  %s", r.claim, quantity, result, where)
 	}
-	i = slices.IndexFunc(r.lines, func(m *measurement) bool { return m.quantity == quantity })
+	i := slices.IndexFunc(r.lines, func(m *measurement) bool { return m.quantity == quantity })
 	if i < 0 {
 		i = len(r.lines)
 		r.lines = append(r.lines, &measurement{quantity: quantity, excess: math.Inf(-1)})
