@@ -102,7 +102,8 @@ var section21 = section{"2.1", "Unbiased likelihood and evidence lower bound est
 //
 //	∫ p̂(x) q(u|x) du = p(x),
 //
-// for two targets with known p(x) and the flows of schemes. For each target and flow, it draws p̂(x) 40,000 times.
+// for two targets with known p(x) and the flows of schemes. For each target and flow, the check draws p̂(x) 40,000
+// times.
 func estimateIsUnbiased(r *report) {
 	r.statement("(1) eq:unbiased", "the expectation of p̂(x) is p(x)")
 	for _, target := range targets() {
@@ -158,7 +159,7 @@ func importanceWeighting(r *report) {
 		bounds := hvae.ImportanceBound(t.Const(linalg.Of(1, len(logs), logs)), L).Value.Data
 		squares := apply(ratios(bounds, bimodal.logEvidence), func(v float64) float64 { return (v - 1) * (v - 1) })
 		variance, _ := linalg.MeanSE(squares)
-		var means []float64 // of the bounds of each block of 64 draws
+		var means []float64 // the mean bounds of blocks of 64 draws
 		for block := range slices.Chunk(bounds, 64/L) {
 			mean, _ := linalg.MeanSE(block)
 			means = append(means, mean)
@@ -271,7 +272,7 @@ func aisKernels(r *report) {
 	const K, draws, omega = 4, 20000, 1.4
 	a, streams := annealing(hvaetest.Quadratic{Omega: omega}, K, draws)
 	functions := []string{"1", "z_1", "z_1²", "z_1·z_2", "cos 3z_1"}
-	values := func(z matrix, n int) []float64 { // of the functions for draw n
+	values := func(z matrix, n int) []float64 { // the values of the functions for draw n
 		x, y := z.At(0, n), z.At(1, n)
 		return []float64{1, x, x * x, x * y, math.Cos(3 * x)}
 	}
@@ -664,8 +665,8 @@ func halfSquares(x variable) variable { return ad.Scale(ad.MulSumTo(x, x, 1, x.C
 //
 //	log p̂(x) − S = ½γ₀ᵀγ₀ − ℓ/2.
 //
-// This difference depends only on the noise γ₀ ~ N(0, I) of the initial momentum, and its mean is zero. No parameter
-// enters, so log p̂(x) and S have the same gradients.
+// This difference depends only on the noise γ₀ ~ N(0, I) of the initial momentum, and its mean is zero. The difference
+// contains no parameter, so log p̂(x) and S have the same gradients.
 func sameGradient(r *report) {
 	r.statement("(12) eqn:H_ELBO_simplified",
 		"the two sides have the same mean and gradients; log p̂ and S differ by ½γ₀ᵀγ₀ − ℓ/2 in each draw")
@@ -703,7 +704,8 @@ func simplifiedVariance(r *report) {
 		f.Tempering = hvae.FixedTempering(f.K, t.Scalar(invSqrtBeta0))
 		return f
 	}
-	// If γ₀ moves (z_K, ρ_K) by γ₀·(a, b), the coefficient of γ₀² in log p̂ is ½ − ½ω²a² − ½b², and Var(½γ₀²) = ½.
+	// If γ₀ moves (z_K, ρ_K) by γ₀·(a, b), the coefficient of γ₀² in log p̂ is ½ − ½ω²a² − ½b². This coefficient is the
+	// covariance, because Cov(γ₀², ½γ₀²) = 1.
 	covariance := func(omega, invSqrtBeta0 float64, epsilon ...float64) float64 {
 		var t tape
 		A, _ := affineMap(flowOf(&t, omega, invSqrtBeta0, epsilon...), diagonal(&t, []float64{0}, []float64{1}))
@@ -1063,8 +1065,9 @@ func trueParameters(r *report) {
 
 // figure1a checks the paper's statement "as the dimension increases, HVAE performs best in parameter estimation. The VB
 // method suffers most on prediction of Δ as the dimension increases, whereas the NF method does poorly on predicting
-// Σ". It reads our stored results, because the experiment takes minutes. In the figure, the lines of HVAE and VB cross
-// between d = 51 and 60. For d = 60, go run ./gaussian -d 60 -methods hvae-k1,vb prints the errors 60 ± 3 and 71 ± 2.
+// Σ". The check reads our stored results, because the experiment takes minutes. In the figure, the lines of HVAE and VB
+// cross between d = 51 and 60. For d = 60, go run ./gaussian -d 60 -methods hvae-k1,vb prints the errors 60 ± 3 and 71
+// ± 2.
 func figure1a(r *report) {
 	r.statement("figure 1a, fig:all_methods",
 		"for large d, HVAE performs best; VB's error is in Δ, the planar flow's error is in Δ and Σ (stored results)")
@@ -1266,9 +1269,10 @@ func importanceNLL(r *report) {
 // posteriorCovariance checks the paper's statement "samples from the HVAE approximate posterior exhibit non-negligible
 // covariance across dimensions". The model is the HVAE that this repository includes (K = 5, free tempering, a separate
 // ε for each step). The check draws z₀ and z_K 200 times for each of 20 simulated images, and computes the correlation
-// r of each pair of dimensions. It omits dimensions in which the standard deviation of q⁰ is at least 0.9. The model
-// hardly uses these dimensions, because their q⁰ is nearly the prior N(0, 1). The dimensions of z₀ are independent, so
-// their mean |r| must be √(2/(π·200)) = 0.0564. For z_K, the mean |r| must be at least 1.5 times as large.
+// r of each pair of dimensions. The check omits dimensions in which the standard deviation of q⁰ is at least 0.9. The
+// model hardly uses these dimensions, because their q⁰ is nearly the prior N(0, 1). The dimensions of z₀ are
+// independent, so their mean |r| must be √(2/(π·200)) = 0.0564. For z_K, the mean |r| must be at least 1.5 times as
+// large.
 func posteriorCovariance(r *report) {
 	r.statement("", `samples from the HVAE's posterior have "non-negligible covariance across dimensions"`)
 	const images, draws = 20, 200
@@ -1662,7 +1666,7 @@ func (s scheme) values(dims int) (epsilon, alpha matrix) {
 	return epsilon, alpha
 }
 
-// flowOf returns the flow of the scheme. Without tempering, it does not use α [K×1] and the standard deviation of ρ₀.
+// flowOf returns the flow of the scheme. Without tempering, it uses neither α [K×1] nor the standard deviation of ρ₀.
 // Fixed tempering does not use α, and free tempering does not use the standard deviation.
 func (s scheme) flowOf(target hvae.Target[float64], epsilon, alpha, momentumSD variable) *flow {
 	f := &flow{Target: target, K: s.K, StepSize: epsilon}
