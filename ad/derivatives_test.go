@@ -15,8 +15,7 @@ type (
 	variable = *Var[float64]
 )
 
-// An operation is a function whose derivatives are tested. Each element of shapes contains the
-// shapes of the operands in one test case.
+// An operation is a function to test. Each element of shapes contains the shapes of its operands in one test case.
 type operation struct {
 	name     string
 	f        func(x []variable) variable
@@ -52,7 +51,10 @@ func operations() []operation {
 	binary := func(name string, f func(a, b variable) variable, shapes [][]linalg.Shape) operation {
 		return operation{name: name, f: func(x []variable) variable { return f(x[0], x[1]) }, shapes: shapes}
 	}
-	positive := func(o operation) operation { o.positive = true; return o }
+	positive := func(o operation) operation {
+		o.positive = true
+		return o
+	}
 	mulSum := func(rows, cols bool) operation { // rows and cols select the axes of the sum
 		return binary(fmt.Sprintf("MulSumTo(rows %v, cols %v)", rows, cols), func(a, b variable) variable {
 			s, _ := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
@@ -130,7 +132,6 @@ func (p *problem) value() (F variable, x []variable) {
 	return Dot(t.Const(w), MulAdd(Scale(y, 0.5), y, y)), x
 }
 
-// at returns F(x).
 func (p *problem) at() float64 {
 	F, _ := p.value()
 	return F.Scalar()
@@ -148,7 +149,8 @@ func (p *problem) gradient() (g []float64) {
 // hessianVector returns the Hessian-vector product H·v = ∇⟨∇F, v⟩ at x.
 func (p *problem) hessianVector(v []float64) (h []float64) {
 	F, x := p.value()
-	dot, o := p.tape.Scalar(0), 0
+	dot := p.tape.Scalar(0)
+	o := 0 // number of elements of the operands before xi
 	for _, xi := range x {
 		n := len(xi.Value.Data)
 		dot = Add(dot, Dot(Grad(F, xi), p.tape.Const(linalg.Of(xi.Rows(), xi.Cols(), v[o:o+n]))))
@@ -188,7 +190,8 @@ func difference(f func(s float64) float64, h float64) float64 {
 func relativeError(got, want []float64) float64 {
 	distance, size := 0.0, 0.0
 	for i, w := range want {
-		distance, size = distance+(got[i]-w)*(got[i]-w), size+w*w
+		distance += (got[i] - w) * (got[i] - w)
+		size += w * w
 	}
 	return math.Sqrt(distance) / max(math.Sqrt(size), 1e-3)
 }
@@ -202,7 +205,8 @@ func (p *problem) check(t *testing.T, rng *rand.Rand, shapes []linalg.Shape) {
 	for _, s := range shapes {
 		m := linalg.New[float64](s.Rows, s.Cols)
 		for i := range m.Data {
-			if m.Data[i] = 0.7 * rng.NormFloat64(); p.positive {
+			m.Data[i] = 0.7 * rng.NormFloat64()
+			if p.positive {
 				m.Data[i] = 0.6 + rng.Float64()
 			}
 		}
@@ -213,7 +217,8 @@ func (p *problem) check(t *testing.T, rng *rand.Rand, shapes []linalg.Shape) {
 	for i := range v {
 		v[i] = rng.NormFloat64() / math.Sqrt(float64(n))
 	}
-	g, numeric := p.gradient(), make([]float64, n)
+	g := p.gradient()
+	numeric := make([]float64, n)
 	for i := range numeric {
 		e := make([]float64, n)
 		e[i] = 1
@@ -238,7 +243,7 @@ func (p *problem) check(t *testing.T, rng *rand.Rand, shapes []linalg.Shape) {
 	again := p.gradient()
 	p.recompute = false
 	if !slices.Equal(g, recorded) || !slices.Equal(g, again) {
-		t.Errorf("%s, operands %v: Backward returns %v, Grad %v, and Backward with Recomputed %v; want the same bits", p.name, shapes, g, recorded, again)
+		t.Errorf("%s of %v: Backward returns %v, Grad %v and Recomputed %v", p.name, shapes, g, recorded, again)
 	}
 }
 
@@ -263,14 +268,14 @@ func (op operation) apply(a, b variable) variable {
 			x[i] = AddConst(Square(x[i]), 0.5)
 		}
 	}
-	if y := op.f(x); y.Rows() > 2 {
+	y := op.f(x)
+	if y.Rows() > 2 {
 		return RowRange(y, 1, 3)
-	} else {
-		return BroadcastTo(y, 2, 2)
 	}
+	return BroadcastTo(y, 2, 2)
 }
 
-// In each program, all operands of the operation are the same variable u, which is no leaf.
+// In each program, all operands of the operation are the same variable u, which is not a leaf.
 func TestDerivativesIfAnOperandOccursTwice(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 1))
 	for _, op := range operations() {

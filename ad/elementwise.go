@@ -6,9 +6,8 @@ import (
 	"hvae/linalg"
 )
 
-// This file contains elementwise operations. An operation with several operands broadcasts operands
-// with one row or one column. The adjoint of a broadcast operand is the sum of the adjoints of its
-// copies. The formulas below omit this sum.
+// This file contains elementwise operations. They broadcast operands with one row or one column. The adjoint of a
+// broadcast operand is the sum of the adjoints of its copies. The formulas below omit this sum.
 
 // Add returns y = a + b. The adjoints are ā = ȳ and b̄ = ȳ.
 func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
@@ -17,8 +16,8 @@ func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type add[T linalg.Float] struct{}
 
-// Pull implements the differentiation rule of Add, AddConst, SumTo and BroadcastTo. It sums or
-// broadcasts ȳ to the shape of each operand and adds the result to the operand's adjoint.
+// Pull implements the differentiation rule of Add, AddConst, SumTo and BroadcastTo. It sums or broadcasts ȳ to the
+// shape of each operand and adds the result to the adjoint of the operand.
 func (add[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	for _, b := range y.in[1:] {
 		s.accumulateFit(b, ybar)
@@ -47,8 +46,8 @@ func Mul[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type mul[T linalg.Float] struct{}
 
-// Pull implements the differentiation rule of Mul, MulSumTo and MulAdd (y = a ⊙ b + c). It adds ȳ ⊙ b to ā,
-// ȳ ⊙ a to b̄ and, for MulAdd, ȳ to c̄. It sums or broadcasts each term to the shape of the operand.
+// Pull implements the differentiation rule of Mul, MulSumTo and MulAdd (y = a ⊙ b + c). It adds ȳ ⊙ b to ā, ȳ ⊙ a to
+// b̄ and, for MulAdd, ȳ to c̄. It sums or broadcasts each term to the shape of the operand.
 func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, y.in[1])
 	s.accumulateProduct(y.in[1], ybar, y.in[0])
@@ -57,8 +56,8 @@ func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// MulSumTo returns y = SumTo(a ⊙ b, rows, cols) without storing a ⊙ b. The adjoints are ā = ȳ ⊙ b
-// and b̄ = ȳ ⊙ a, each summed or broadcast to the shape of its operand.
+// MulSumTo returns y = SumTo(a ⊙ b, rows, cols) without storing a ⊙ b. The adjoints are ā = ȳ ⊙ b and b̄ = ȳ ⊙ a,
+// each summed or broadcast to the shape of its operand.
 func MulSumTo[T linalg.Float](a, b *Var[T], rows, cols int) *Var[T] {
 	return mulSum(a.tape.Result(rows, cols), a, b)
 }
@@ -69,8 +68,7 @@ func mulSum[T linalg.Float](y, a, b *Var[T]) *Var[T] {
 	return a.tape.Record(y, mul[T]{}, a, b)
 }
 
-// Dot returns the inner product ⟨a, b⟩ = Σ aᵢⱼ bᵢⱼ as a 1×1 matrix. It broadcasts an operand with
-// one row or one column.
+// Dot returns the inner product ⟨a, b⟩ = Σ aᵢⱼ bᵢⱼ as a 1×1 matrix. It broadcasts a and b like Mul.
 func Dot[T linalg.Float](a, b *Var[T]) *Var[T] { return MulSumTo(a, b, 1, 1) }
 
 // MulAdd returns y = a ⊙ b + c. The adjoints are ā = ȳ ⊙ b, b̄ = ȳ ⊙ a and c̄ = ȳ.
@@ -110,7 +108,7 @@ func Scale[T linalg.Float](a *Var[T], c T) *Var[T] {
 	return a.tape.Record(y, scale[T]{&factor[0]}, a)
 }
 
-// A scale holds a pointer to c, which is in the tape's memory. If a scale held c itself, its conversion to the
+// A scale holds a pointer to c, which is in the memory of the tape. If a scale held c itself, its conversion to the
 // interface Rule would allocate heap memory, and the steps of the Gaussian experiment would take 2 to 7 % longer.
 type scale[T linalg.Float] struct{ c *T }
 
@@ -161,8 +159,8 @@ func (tanh[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, AddConst(Neg(Square(y)), 1))
 }
 
-// Softplus returns y = log(1 + eᵃ). The adjoint is ā = ȳ ⊙ sigmoid(a). If a is live, Softplus
-// computes sigmoid(a) from the same exponential and records it as a second operand of y.
+// Softplus returns y = log(1 + eᵃ). The adjoint is ā = ȳ ⊙ sigmoid(a). If a is live, Softplus computes sigmoid(a)
+// from the same exponential and records it as a second operand of y.
 func Softplus[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	if !a.live {
@@ -217,8 +215,8 @@ func unary[T linalg.Float](a *Var[T], f func(y, a linalg.Matrix[T]), r Rule[T]) 
 	return a.tape.Record(y, r, a)
 }
 
-// binary computes y = f(a, b) and records y with differentiation rule r. If a and b cannot be broadcast
-// together, binary panics with a message that contains name, the name of the operation.
+// binary computes y = f(a, b) and records y with differentiation rule r. If a and b cannot be broadcast together,
+// binary panics with a message that contains name, the name of the operation.
 func binary[T linalg.Float](name string, a, b *Var[T], f func(y, a, b linalg.Matrix[T]), r Rule[T]) *Var[T] {
 	s, ok := linalg.Broadcast(a.shape(), b.shape())
 	if !ok {

@@ -7,10 +7,10 @@ import (
 	"hvae/linalg"
 )
 
-// Grad returns the gradient of the sum of y's elements with respect to x. The gradient is recorded and can
-// be differentiated again. It is zero if y does not depend on x. Grad calls the differentiation rule of
-// each operation through which y depends on x. For each operand that depends on x, the rule takes about as
-// long as the operation. Grad panics if x is a constant, or if x and y are not on the same tape.
+// Grad returns the gradient of the sum of the elements of y with respect to x. The gradient is recorded and can be
+// differentiated again. It is zero if y does not depend on x. Grad calls the differentiation rule of each operation
+// through which y depends on x. For each operand that depends on x, the rule takes about as long as the operation.
+// Grad panics if x is a constant, or if x and y are not on the same tape.
 func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 	s := &y.tape.grad
 	s.begin(y, x)
@@ -22,13 +22,13 @@ func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 	return s.tape.Fill(x.Rows(), x.Cols(), 0)
 }
 
-// Backward sets dst[i] to the gradient of the sum of y's elements with respect to xs[i], and returns dst. If dst is
-// nil, Backward allocates it. Its results are bit-identical to the results of Grad, except where an element of a matrix
-// product is a sum of more than 192 terms. Backward panics if one of xs is a constant, if y and xs are not on the same
-// tape, or if dst[i] and xs[i] have different shapes. The matrices in dst must not overlap variables on the tape.
+// Backward sets dst[i] to the gradient of the sum of the elements of y with respect to xs[i], and returns dst. If dst
+// is nil, Backward allocates it. Backward and Grad give the same bits, except where an element of a matrix product is a
+// sum of more than 192 terms. Backward panics if one of xs is a constant, if y and xs are not on the same tape, or if
+// dst[i] and xs[i] have different shapes. The matrices in dst must not overlap variables on the tape.
 //
-// Backward leaves nothing on the tape. It removes the variables that a differentiation rule records when the rule
-// returns. Each adjoint is a separate matrix:
+// Backward leaves nothing on the tape. When a differentiation rule returns, Backward removes the variables that the
+// rule has recorded. Each adjoint is a separate matrix:
 //
 //   - The adjoint of xs[i] is dst[i]. Any other adjoint is allocated from a pool when its first contribution arrives.
 //   - The first contribution sets the elements of the matrix. Later contributions are added to them in place. If an
@@ -36,7 +36,8 @@ func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 //   - The adjoint ȳ of a result y is complete when the rule of y runs, because y's users come later on the tape. After
 //     the rule, the matrix returns to the pool, unless the rule has handed it over to an operand, as its adjoint.
 func Backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs ...*Var[T]) []linalg.Matrix[T] {
-	t, s := y.tape, &y.tape.backward
+	t := y.tape
+	s := &t.backward
 	start := t.top
 	defer func() { t.top = start }()
 	s.begin(y, xs...)
@@ -47,7 +48,7 @@ func Backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs ...*Var[T]) 
 			dst = append(dst, linalg.New[T](x.Rows(), x.Cols()))
 		}
 		if dst[i].Shape() != x.shape() {
-			panic(fmt.Sprintf("ad: Backward: the gradient of a %v variable does not fit into a %v matrix", x.shape(), dst[i].Shape()))
+			panic(fmt.Sprintf("ad: Backward: the gradient of a %v variable does not fit into %v", x.shape(), dst[i].Shape()))
 		}
 		s.node(x).dst = t.Const(dst[i])
 	}
@@ -70,21 +71,21 @@ func Depends[T linalg.Float](y, x *Var[T]) bool {
 	return s.Wants(y)
 }
 
-// A Sweep is the state of Grad or Backward while it differentiates y with respect to xs. Both functions first mark the
-// variables that depend on xs. Then, working backwards from y, they call the differentiation rules of the marked
+// A Sweep is the state of Grad or Backward while it differentiates y with respect to xs. Grad and Backward first mark
+// the variables that depend on xs. Then, working backwards from y, they call the differentiation rules of the marked
 // variables on which y depends. They compute only the adjoints of xs and of marked variables. For example, when they
 // differentiate an energy U(z) with respect to z, they do not compute the adjoints of the weights.
 type Sweep[T linalg.Float] struct {
 	tape    *Tape[T]  // nil if no call is running
 	first   int       // the smallest tape index of y and xs
 	nodes   []node[T] // nodes[i] is the node of the variable with tape index first + i
-	inPlace bool      // whether adjoints are overwritten, as in Backward, or recorded, as in Grad
+	inPlace bool      // whether adjoints are changed in place (Backward) or recorded (Grad)
 }
 
 // A node is the state of a variable during a call to Grad or Backward.
 type node[T linalg.Float] struct {
 	bar       *Var[T] // the adjoint; nil for zero
-	dst       *Var[T] // for one of xs in Backward, the matrix that becomes the adjoint; else nil
+	dst       *Var[T] // for one of xs in Backward, the matrix for the adjoint; otherwise nil
 	requested bool    // whether the variable is one of xs
 	passes    bool    // whether the adjoint of an operand of the variable is needed
 }
@@ -216,9 +217,9 @@ func (s *Sweep[T]) Result(v *Var[T]) *Var[T] {
 // adds reports whether contributions to the adjoint of node n are added in place.
 func (s *Sweep[T]) adds(n *node[T]) bool { return s.inPlace && n.bar != nil }
 
-// handOver adds ȳ, summed or broadcast to v's shape, to the adjoint of v. If this is the first contribution and the
-// shapes are equal, the matrix of ȳ becomes the adjoint of v, and y has no adjoint any more. Later contributions to v
-// overwrite the matrix. Therefore, the rule of y must neither read ȳ nor contribute to v after this call.
+// handOver adds ȳ, summed or broadcast to the shape of v, to the adjoint of v. If this is the first contribution and
+// the shapes are equal, the matrix of ȳ becomes the adjoint of v, and y has no adjoint any more. Later contributions
+// to v overwrite the matrix. Therefore, the rule of y must neither read ȳ nor contribute to v after this call.
 func (s *Sweep[T]) handOver(v, y *Var[T]) {
 	from, to := s.node(y), s.node(v)
 	if to != nil && to.bar == nil && !to.requested && !from.requested && v.shape() == y.shape() {
@@ -228,8 +229,8 @@ func (s *Sweep[T]) handOver(v, y *Var[T]) {
 	s.accumulateFit(v, from.bar)
 }
 
-// accumulateFit sums or broadcasts g to v's shape and adds the result to the adjoint of v. Like the
-// methods below, it avoids a temporary matrix if possible.
+// accumulateFit sums or broadcasts g to the shape of v and adds the result to the adjoint of v. Like the methods
+// below, it avoids a temporary matrix if possible.
 func (s *Sweep[T]) accumulateFit(v, g *Var[T]) {
 	switch n := s.node(v); {
 	case n == nil:

@@ -17,7 +17,7 @@ func Affine[T linalg.Float](w, x, b *Var[T]) *Var[T] {
 // MatMul returns y = a·b [m×n] for a [m×k] and b [k×n]. The adjoints are ā = ȳ·bᵀ and b̄ = aᵀ·ȳ.
 func MatMul[T linalg.Float](a, b *Var[T]) *Var[T] {
 	if a.Cols() != b.Rows() {
-		panic(fmt.Sprintf("ad: MatMul: the columns of %v must be as many as the rows of %v", a.shape(), b.shape()))
+		panic(fmt.Sprintf("ad: MatMul: cannot multiply %v by %v", a.shape(), b.shape()))
 	}
 	y := a.tape.Result(a.Rows(), b.Cols())
 	linalg.MatMul(y.Value, a.Value, b.Value)
@@ -26,8 +26,8 @@ func MatMul[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type matMul[T linalg.Float] struct{}
 
-// Pull implements the differentiation rule of MatMul (y = a·b) and Affine (y = a·b + c). It adds
-// ȳ·bᵀ to ā, aᵀ·ȳ to b̄ and, for Affine, the sum of the columns of ȳ to c̄.
+// Pull implements the differentiation rule of MatMul (y = a·b) and Affine (y = a·b + c). It adds ȳ·bᵀ to ā, aᵀ·ȳ to
+// b̄ and, for Affine, the sum of the columns of ȳ to c̄.
 func (matMul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	s.accumulateMatMulTB(a, ybar, b)
@@ -39,8 +39,7 @@ func (matMul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// mulTA sets y = aᵀ·b [m×n] for a [k×m] and b [k×n], records y and returns it. The adjoints are
-// ā = b·ȳᵀ and b̄ = a·ȳ.
+// mulTA sets y = aᵀ·b [m×n] for a [k×m] and b [k×n], records y and returns it. The adjoints are ā = b·ȳᵀ and b̄ = a·ȳ.
 func mulTA[T linalg.Float](y, a, b *Var[T]) *Var[T] {
 	linalg.MatMulTA(y.Value, a.Value, b.Value)
 	return a.tape.Record(y, matMulTA[T]{}, a, b)
@@ -56,8 +55,7 @@ func (matMulTA[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// mulTB sets y = a·bᵀ [m×n] for a [m×k] and b [n×k], records y and returns it. The adjoints are
-// ā = ȳ·b and b̄ = ȳᵀ·a.
+// mulTB sets y = a·bᵀ [m×n] for a [m×k] and b [n×k], records y and returns it. The adjoints are ā = ȳ·b and b̄ = ȳᵀ·a.
 func mulTB[T linalg.Float](y, a, b *Var[T]) *Var[T] {
 	linalg.MatMulTB(y.Value, a.Value, b.Value, a.tape.alloc(len(b.Value.Data)))
 	return a.tape.Record(y, matMulTB[T]{}, a, b)

@@ -6,8 +6,8 @@ import (
 	"hvae/linalg"
 )
 
-// A tape is a stack. Its variables, and the chunks of memory that hold their values, are in use up to a top. The
-// variables that were added since an earlier time are removed by restoring the top of that time.
+// A tape is a stack. Its variables, and the chunks of memory that hold their values, are in use up to a top. To
+// remove the variables that were added since an earlier time, the tape restores the top of that time.
 type top[T linalg.Float] struct {
 	n    int // number of variables in use
 	next int // index of the first unused chunk
@@ -16,7 +16,7 @@ type top[T linalg.Float] struct {
 
 const (
 	firstChunk = 1 << 10 // elements in the first chunk
-	doublings  = 8       // number of further chunks that are twice as large as the previous chunk
+	doublings  = 8       // number of later chunks that are twice as large as the previous chunk
 	line       = 64 / 4  // float32 elements in a cache line; each matrix starts on a new cache line
 )
 
@@ -46,10 +46,10 @@ func (t *Tape[T]) alloc(n int) []T {
 	return s
 }
 
-// A pool holds unused adjoints of Backward. Element i of the pool contains adjoints with memory for 2ⁱ elements.
+// A pool holds unused adjoints of Backward. Element i of the pool contains adjoints whose memory has 2ⁱ elements.
 type pool[T linalg.Float] [bits.UintSize][]*Var[T]
 
-// class returns the index in a pool of adjoints with n elements.
+// class returns the index in a pool for adjoints with n elements, the smallest i with 2ⁱ ≥ n.
 func class(n int) int { return bits.Len(uint(max(n, 1) - 1)) }
 
 // get returns a rows × cols variable with unspecified values. No other variable uses its memory.

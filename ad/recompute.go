@@ -6,16 +6,15 @@ import (
 	"hvae/linalg"
 )
 
-// Recomputed returns p(args) without keeping the intermediate variables (gradient checkpointing: Chen et al., 2016). To
-// compute gradients, Backward runs the program p again. A chain of programs therefore needs memory for the results of
-// all programs, but for the intermediate variables of only one.
+// Recomputed returns p(args) without keeping the intermediate variables (gradient checkpointing: Chen et al., 2016).
+// To compute gradients, Backward runs the program p again. A chain of programs therefore needs memory for the results
+// of all programs, but for the intermediate variables of only one program.
 //
 // The program must use operations on the tape of its arguments and compute the same result in each call. It may call
 // Grad, but not Backward. It must not keep the variables that it creates. It may also use variables that are not in
-// args, but both runs must use the same variables. At least one argument is required.
+// args, but every run must use the same variables. At least one argument is required.
 //
-// Backward returns bit-identical gradients with and without Recomputed. Grad cannot differentiate the result and
-// panics.
+// Backward returns bit-identical gradients with and without Recomputed. Grad cannot differentiate the result.
 func Recomputed[T linalg.Float](p func(args []*Var[T]) *Var[T], args ...*Var[T]) *Var[T] {
 	t := args[0].tape
 	if t.KeepAll {
@@ -37,20 +36,21 @@ func Recomputed[T linalg.Float](p func(args []*Var[T]) *Var[T], args ...*Var[T])
 	return t.Record(y, recomputed[T]{p, len(args)}, operands...)
 }
 
-// recomputed is the differentiation rule of Recomputed. The operands are the arguments of the program,
-// followed by the other live variables that it uses.
+// recomputed is the differentiation rule of Recomputed. The operands are the arguments of the program, followed by
+// the other live variables that it uses.
 type recomputed[T linalg.Float] struct {
 	program func(args []*Var[T]) *Var[T]
 	args    int // number of arguments
 }
 
-// Pull records the program again at the top of the tape. It adds the recorded variables to the sweep and calls their
-// differentiation rules. They accumulate adjoints in the same order as without Recomputed, with the same bits.
+// Pull records the program again at the top of the tape, adds the recorded variables to the sweep and calls their
+// rules. The rules accumulate adjoints in the same order as without Recomputed, so the bits are the same.
 func (r recomputed[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	if !s.inPlace {
 		panic("ad: Grad cannot differentiate the result of Recomputed; use Backward")
 	}
-	t, first, nodes := s.tape, s.tape.n, len(s.nodes)
+	t := s.tape
+	first, nodes := t.n, len(s.nodes)
 	t.inRule = false // the program may call Grad
 	out := r.program(y.in[:r.args])
 	t.inRule = true

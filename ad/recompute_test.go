@@ -18,7 +18,8 @@ func nested(in []variable) variable { return Recomputed(layer, in...) }
 
 func TestRecomputedKeepsBits(t *testing.T) {
 	var tape Tape[float64]
-	w, x := tape.Leaf(linalg.Of(2, 2, []float64{0.3, -0.5, 0.7, 0.2})), tape.Leaf(linalg.Of(2, 2, []float64{0.4, -0.6, 1, 2}))
+	w := tape.Leaf(linalg.Of(2, 2, []float64{0.3, -0.5, 0.7, 0.2}))
+	x := tape.Leaf(linalg.Of(2, 2, []float64{0.4, -0.6, 1, 2}))
 	gradient := func(run func(x variable) variable) []float64 {
 		y := x
 		for range 3 {
@@ -49,9 +50,9 @@ func TestRecomputedKeepsBits(t *testing.T) {
 	}
 }
 
-// Recomputed runs a program twice. Both runs must get the same arguments, even if the program also uses variables that
-// are not among its arguments.
-func TestBothRunsOfAProgramGetTheSameArguments(t *testing.T) {
+// Backward runs the program of Recomputed a second time. The two runs must get the same arguments, even if the
+// program also uses variables that are not among its arguments.
+func TestEachRunOfAProgramGetsTheSameArguments(t *testing.T) {
 	var tape Tape[float64]
 	x, w := tape.Leaf(linalg.Column(2.0)), tape.Leaf(linalg.Column(10.0))
 	sum := func(in []variable) variable { // w·Σ in²

@@ -6,8 +6,8 @@ import (
 	"hvae/linalg"
 )
 
-// SumTo returns y [rows×cols], the sum of a along each axis on which y has length 1. On any other
-// axis, a and y must have the same length. The adjoint ā is ȳ broadcast to a's shape.
+// SumTo returns y [rows×cols], the sum of a along each axis on which y has length 1. On any other axis, a and y must
+// have the same length. The adjoint ā is ȳ broadcast to the shape of a.
 func SumTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if a.Rows() == rows && a.Cols() == cols {
 		return a
@@ -20,8 +20,8 @@ func SumTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 // Sum returns the sum of the elements of a as a 1×1 matrix.
 func Sum[T linalg.Float](a *Var[T]) *Var[T] { return SumTo(a, 1, 1) }
 
-// BroadcastTo returns a rows × cols matrix y that repeats a along each axis on which a has
-// length 1. The adjoint ā is ȳ summed to a's shape.
+// BroadcastTo returns a rows × cols matrix y that repeats a along each axis on which a has length 1. The adjoint ā is
+// the sum of ȳ along these axes.
 func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if a.Rows() == rows && a.Cols() == cols {
 		return a
@@ -31,8 +31,8 @@ func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	return a.tape.Record(y, add[T]{}, a)
 }
 
-// fit returns g, summed or broadcast to shape s along the axes where the shapes differ. Differentiation
-// rules use fit if an operation has broadcast or summed an operand of shape s.
+// fit returns g, summed or broadcast to shape s along the axes where the shapes differ. Differentiation rules use fit
+// if an operation has broadcast or summed an operand of shape s.
 func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
 	if g.shape() == s {
 		return g
@@ -47,8 +47,8 @@ func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
 	return BroadcastTo(SumTo(g, rows, cols), s.Rows, s.Cols)
 }
 
-// Reshape returns a rows × cols matrix y, which is a view of a's elements in row-major order. It
-// panics if the number of elements is not rows·cols. The adjoint ā is ȳ reshaped to a's shape.
+// Reshape returns a rows × cols matrix y, a view of the elements of a in row-major order. It panics if the number of
+// elements is not rows·cols. The adjoint ā is ȳ reshaped to the shape of a.
 func Reshape[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if rows < 0 || cols < 0 || rows*cols != len(a.Value.Data) {
 		panic(fmt.Sprintf("ad: Reshape: a %v matrix cannot be reshaped to [%d×%d]", a.shape(), rows, cols))
@@ -67,8 +67,8 @@ func (reshape[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.Accumulate(a, Reshape(ybar, a.Rows(), a.Cols()))
 }
 
-// RowRange returns a matrix y that is a view of rows lo to hi−1 of a. It panics if a does not
-// contain these rows. The adjoint ā contains ȳ in rows lo to hi−1 and zeros in all other rows.
+// RowRange returns a matrix y that is a view of rows lo to hi−1 of a. It panics if a does not contain these rows. The
+// adjoint ā contains ȳ in rows lo to hi−1 and zeros in all other rows.
 func RowRange[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
 	if lo == 0 && hi == a.Rows() {
 		return a
@@ -80,7 +80,8 @@ func RowRange[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
 type rowRange[T linalg.Float] struct{ lo int }
 
 func (r rowRange[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
-	a, hi := y.in[0], r.lo+y.Rows()
+	a := y.in[0]
+	hi := r.lo + y.Rows()
 	if n := s.node(a); s.adds(n) {
 		rows := n.bar.Value.RowRange(r.lo, hi)
 		linalg.Add(rows, rows, ybar.Value)

@@ -7,16 +7,16 @@
 // differentiated again, to any order. The leapfrog integrator needs second derivatives, because its steps contain the
 // gradient of the potential energy U, and training differentiates the steps.
 //
-// Read tape.go first, then the operations in shapes.go, elementwise.go and matmul.go, then grad.go
-// (Grad and Backward), memory.go (reuse of memory) and recompute.go (gradient checkpointing).
+// Read tape.go first, then the operations in shapes.go, elementwise.go and matmul.go, then grad.go (Grad and
+// Backward), memory.go (reuse of memory) and recompute.go (gradient checkpointing).
 //
 // Only one goroutine at a time may use a tape. Reset discards the tape's program and keeps its memory, so a repeated
 // program allocates memory only in its first two runs.
 //
 // An operation takes as long as the linalg function that computes its value, plus tens of nanoseconds for recording.
-// Its differentiation rule takes about the same time for each operand whose adjoint is needed. All operands must be on
-// the same tape. An operation panics if the shapes of its operands do not fit, and the message contains the shapes. It
-// also panics if an operand is on another tape or was created before the last Reset.
+// Its differentiation rule takes about the same time for each operand whose adjoint is needed. All operands must be
+// on the same tape. An operation panics if the shapes of its operands do not fit, and the message contains the
+// shapes. It also panics if an operand is on another tape or was created before the last Reset.
 package ad
 
 import (
@@ -33,7 +33,7 @@ type Var[T linalg.Float] struct {
 	Value linalg.Matrix[T]
 
 	tape   *Tape[T]
-	resets int  // tape.resets when the variable was created
+	resets int  // value of tape.resets when the variable was created
 	index  int  // position on the tape
 	live   bool // whether the variable is a leaf or depends on one
 
@@ -42,10 +42,10 @@ type Var[T linalg.Float] struct {
 }
 
 // A Rule computes the vector-Jacobian product of an operation with result y. Pull reads the operands, y and the adjoint
-// ybar of y. For each operand v for which s.Wants(v) is true, Pull computes a contribution to the adjoint of v, using
-// operations on y's tape, and passes it to s.Accumulate. If an operand occurs twice, Pull makes two contributions. Pull
-// must not keep the variables that it creates, because Backward removes them from the tape. It must not call Grad or
-// Backward on y's tape.
+// ybar of y. For each operand v for which s.Wants(v) is true, Pull computes a contribution to the adjoint of v, with
+// operations on the tape of y, and passes it to s.Accumulate. If an operand occurs twice, Pull makes two contributions.
+// Pull must not keep the variables that it creates, because Backward removes them. It must not call Grad or Backward on
+// the tape of y.
 type Rule[T linalg.Float] interface {
 	Pull(s *Sweep[T], y, ybar *Var[T])
 }
@@ -66,8 +66,8 @@ type Tape[T linalg.Float] struct {
 	pool           pool[T]  // memory for the adjoints of Backward
 }
 
-// Reset discards all variables of the tape and keeps their memory for reuse. Operations on
-// a discarded variable panic. After a second Reset, they may return wrong results instead.
+// Reset discards all variables of the tape and keeps their memory for reuse. Operations on a discarded variable
+// panic. After a second Reset, they may return wrong results instead.
 func (t *Tape[T]) Reset() {
 	t.resets++
 	t.vars, t.previous = t.previous, t.vars // discarded variables keep the old value of resets
@@ -110,8 +110,8 @@ func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
 	return v
 }
 
-// FirstNonFinite returns the first variable on the tape that contains a NaN or an infinity, and a description
-// of its operation, its shape and the first such element. It returns nil if all elements are finite.
+// FirstNonFinite returns the first variable on the tape that contains a NaN or an infinity, and a description of its
+// operation, its shape and its first such element. If all elements are finite, it returns nil.
 func (t *Tape[T]) FirstNonFinite() (v *Var[T], description string) {
 	for _, v := range t.vars[:t.n] {
 		j := slices.IndexFunc(v.Value.Data, func(x T) bool { return x-x != 0 })
@@ -125,7 +125,8 @@ func (t *Tape[T]) FirstNonFinite() (v *Var[T], description string) {
 		} else if v.live {
 			source = "a leaf"
 		}
-		return v, fmt.Sprintf("%s, %v, whose element (%d, %d) is %v, counted from 0", source, v.shape(), j/v.Cols(), j%v.Cols(), v.Value.Data[j])
+		return v, fmt.Sprintf("%s, %v, whose element (%d, %d) is %v, counted from 0",
+			source, v.shape(), j/v.Cols(), j%v.Cols(), v.Value.Data[j])
 	}
 	return nil, ""
 }
@@ -133,12 +134,11 @@ func (t *Tape[T]) FirstNonFinite() (v *Var[T], description string) {
 // Tape returns the tape of v.
 func (v *Var[T]) Tape() *Tape[T] { return v.tape }
 
-// Live reports whether v is a leaf or depends on a leaf. Grad and Backward differentiate only with
-// respect to live variables.
+// Live reports whether v is a leaf or depends on a leaf. Grad and Backward compute gradients only for live variables.
 func (v *Var[T]) Live() bool { return v.live }
 
-// Operands returns the operands of the recorded operation that computed y. The caller must not change the
-// slice. It is empty if y is a leaf or a constant.
+// Operands returns the operands of the recorded operation that computed y. The caller must not change the slice. It
+// is empty if y is a leaf or a constant.
 func (y *Var[T]) Operands() []*Var[T] {
 	if y.rule == nil {
 		return nil
@@ -172,17 +172,16 @@ func (v *Var[T]) set(rows, cols int, data []T) {
 	}
 }
 
-// Result returns a rows × cols variable with unspecified values. An operation computes the values
-// and then passes the variable to Record.
+// Result returns a rows × cols variable with unspecified values. An operation sets the values and then calls Record.
 func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	v := t.variable()
 	v.set(rows, cols, t.alloc(rows*cols))
 	return v
 }
 
-// Record records y as the result of an operation with differentiation rule r and returns y. Operands may
-// be nil. If all operands are constants, Record does not record the operation and y is a constant. Record
-// panics if an operand is no longer valid or is on another tape.
+// Record records y as the result of an operation with differentiation rule r and returns y. Operands may be nil. If
+// all operands are constants, Record does not record the operation, and y is a constant. Record panics if an operand
+// is no longer valid or is on another tape.
 func (t *Tape[T]) Record(y *Var[T], r Rule[T], operands ...*Var[T]) *Var[T] {
 	live := false
 	for _, v := range operands {
@@ -210,7 +209,8 @@ func (t *Tape[T]) mustHave(v *Var[T]) {
 
 func (t *Tape[T]) refuse(v *Var[T]) {
 	if v.tape != t {
-		panic(fmt.Sprintf("ad: %v variable used on another tape; to use its value as a constant, put it on the tape of the other operands (Tape.Const)", v.shape()))
+		panic(fmt.Sprintf("ad: %v variable used on another tape; to use its value as a constant, "+
+			"put it on the tape of the other operands (Tape.Const)", v.shape()))
 	}
 	panic(fmt.Sprintf("ad: %v variable used after its tape was reset", v.shape()))
 }

@@ -55,7 +55,8 @@ func TestGradientOfAnUnrelatedVariableIsZero(t *testing.T) {
 
 func TestBackwardOverwritesItsDestinations(t *testing.T) {
 	var tape Tape[float64]
-	x, y, z := tape.Leaf(linalg.Of(2, 2, []float64{1, 2, 3, 4})), tape.Leaf(linalg.Column(5.0, 6)), tape.Leaf(linalg.Column(5.0, 6))
+	x := tape.Leaf(linalg.Of(2, 2, []float64{1, 2, 3, 4}))
+	y, z := tape.Leaf(linalg.Column(5.0, 6)), tape.Leaf(linalg.Column(5.0, 6))
 	u := MatMul(x, y)
 	F := Add(Sum(Square(u)), Add(Sum(MulAdd(x, y, x)), Sum(MatMul(x, y))))
 	xs := []variable{x, z, y, x, u}
@@ -73,7 +74,7 @@ func TestBackwardOverwritesItsDestinations(t *testing.T) {
 	}
 }
 
-// Add hands its adjoint over to its first operand. This must not change a requested adjoint.
+// The rule of Add hands the adjoint of its result over to its first operand. This must not change a requested adjoint.
 func TestAdjointsOfRequestedIntermediateResults(t *testing.T) {
 	var tape Tape[float64]
 	x := tape.Leaf(linalg.Column(3.0))
@@ -91,8 +92,7 @@ func TestAdjointsOfRequestedIntermediateResults(t *testing.T) {
 	}
 }
 
-// The gradient of a sum over an empty matrix must be empty. For example, the matrix of α_1, …, α_K is empty for a flow
-// of K = 0 steps.
+// The gradient of a sum over an empty matrix must be empty. In a flow of K = 0 steps, the matrix of α is empty.
 func TestEmptyMatrices(t *testing.T) {
 	var tape Tape[float64]
 	a := tape.Leaf(linalg.New[float64](0, 3))
@@ -105,8 +105,7 @@ func TestEmptyMatrices(t *testing.T) {
 }
 
 func TestValuesOfMeanAndDot(t *testing.T) {
-	// A wrong factor in Mean or Dot would change values and derivatives alike, so a comparison of
-	// derivatives with finite differences would not detect it.
+	// A wrong factor in Mean or Dot changes values and derivatives alike, so tests of derivatives do not detect it.
 	var tape Tape[float64]
 	x, y := tape.Const(linalg.Of(2, 3, []float64{1, 2, 3, 4, 5, 9})), tape.Const(linalg.Of(2, 1, []float64{10, 100}))
 	if mean, dot := Mean(x).Scalar(), Dot(x, y).Scalar(); mean != 4 || dot != 60+1800 {
@@ -123,7 +122,7 @@ func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
 	Grad(y, z)
 	for _, v := range tape.vars[before:tape.n] {
 		if s := v.Value.Shape(); s == w.Value.Shape() {
-			t.Errorf("the gradient with respect to z takes a %v matrix, the shape of the adjoint of W", s)
+			t.Errorf("the gradient with respect to z records a %v matrix, the shape of the adjoint of W", s)
 		}
 	}
 	// If Grad differentiates with respect to the result of an operation, it must not compute adjoints of the operands.
@@ -132,7 +131,7 @@ func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
 	before = tape.Len()
 	Grad(y, u)
 	if made := tape.Len() - before; made > 4 {
-		t.Errorf("the gradient of Σu² with respect to u = exp(z) takes %d variables, want ≤ 4 without the adjoint of z", made)
+		t.Errorf("the gradient of Σu² with respect to u = exp(z) records %d variables, want at most 4", made)
 	}
 }
 
@@ -152,7 +151,7 @@ func TestRepeatedProgramReusesTheMemoryOfTheTape(t *testing.T) {
 	want := slices.Clone(got[0].Data)
 	step()
 	if n := testing.AllocsPerRun(3, step); n != 2 {
-		t.Errorf("a repeated program allocates memory %v times, want 2: the operands and the rule of Recomputed", n)
+		t.Errorf("a repeated program allocates memory %v times, want 2 (the operands and the rule of Recomputed)", n)
 	}
 	if !slices.Equal(got[0].Data, want) {
 		t.Errorf("a repeated program returns the gradient %v, want %v as before", got[0].Data, want)
@@ -165,7 +164,7 @@ func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
 	y := x
 	for range 300 {
 		y = Add(Reshape(Mul(y, y), 4, 4), Sub(Stack(RowRange(y, 0, 2), RowRange(y, 2, 4)), Tanh(y)))
-		y = Add(Square(y), y) // both operands of Add share an adjoint
+		y = Add(Square(y), y) // the operands of Add share an adjoint
 		y = Recomputed(sumAndProduct, y, y)
 		y = addWithRule(func(s *Sweep[float64], y, ybar variable) {
 			tape.Matrix(64, 64) // memory that Backward must reuse after the rule has returned
@@ -175,23 +174,22 @@ func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
 	n, chunks := tape.Len(), len(tape.chunks)
 	Backward(nil, y, x)
 	if got := len(tape.chunks); got > chunks+1 {
-		t.Errorf("a sweep over %d variables keeps %d chunks of memory that rules allocated, want at most 1", n, got-chunks)
+		t.Errorf("Backward over %d variables keeps %d chunks that rules have allocated, want at most 1", n, got-chunks)
 	}
 	adjoints := len(slices.Concat(tape.pool[:]...))
 	if adjoints == 0 || adjoints > 10 || tape.Len() > n || len(tape.vars) > n+20 {
-		t.Errorf("Backward over %d variables keeps %d adjoints and adds %d variables, want 1 to 10 and 0", n, adjoints, tape.Len()-n)
+		t.Errorf("Backward keeps %d adjoints and %d new variables, want 1 to 10 and 0", adjoints, tape.Len()-n)
 	}
 }
 
 // The third program on a tape reuses the Var structs of the first program. A constant must not require a gradient, even
-// if its struct was a leaf in an earlier program. A leaf must not depend on operands, even if its struct was the result
-// of an operation.
+// if its struct was a leaf before. A leaf must not depend on operands, even if its struct was a result before.
 func TestLaterProgramsDoNotDependOnEarlierOnes(t *testing.T) {
 	var tape Tape[float64]
 	Exp(tape.Leaf(linalg.Column(1.0)))
 	tape.Reset()
 	tape.Reset()
-	x, y := tape.Leaf(linalg.Column(2.0)), tape.Leaf(linalg.Column(5.0)) // y reuses the exponential of x
+	x, y := tape.Leaf(linalg.Column(2.0)), tape.Leaf(linalg.Column(5.0)) // y reuses the Var of the exponential
 	if g := Backward(nil, Mul(x, y), x)[0].Data[0]; g != 5 {
 		t.Errorf("d(xy)/dx = %v at y = 5, want 5", g)
 	}
@@ -256,7 +254,7 @@ func TestATapeWorksAfterARuleHasPanicked(t *testing.T) {
 	want := run(backward)
 	for name, sweep := range map[string]func(F, x variable) []float64{
 		"Backward": backward,
-		"Grad":     func(F, x variable) []float64 { return Grad(F.in[0].in[0], x).Value.Data }, // without Recomputed
+		"Grad":     func(F, x variable) []float64 { return Grad(F.in[0].in[0], x).Value.Data }, // of y
 	} {
 		for _, reset := range []bool{true, false} {
 			n := 0
@@ -267,9 +265,13 @@ func TestATapeWorksAfterARuleHasPanicked(t *testing.T) {
 					}
 				}()
 				fail = true
-				run(func(F, x variable) []float64 { n = tape.Len(); return sweep(F, x) })
+				run(func(F, x variable) []float64 {
+					n = tape.Len()
+					return sweep(F, x)
+				})
 			}()
-			if fail = false; name == "Backward" && tape.Len() != n {
+			fail = false
+			if name == "Backward" && tape.Len() != n {
 				t.Errorf("after a panic in Backward, the tape has %d variables instead of %d", tape.Len(), n)
 			}
 			if reset {
@@ -311,14 +313,17 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 		{"[2×3] variable used on another tape", func() { Grad(Sum(x), y) }},
 		{"[2×3] variable used on another tape", inRule(backward, func(s *Sweep[float64], y variable) { s.Accumulate(x, c) })},
 		{"a [1×1] matrix cannot be added to the adjoint of a [2×3] variable", inRule(grad, func(s *Sweep[float64], y variable) { s.Accumulate(x, tape.Scalar(1)) })},
-		{"the gradient of a [2×3] variable does not fit into a [3×3] matrix", func() { Backward([]matrix{linalg.New[float64](3, 3)}, Sum(x), x) }},
+		{"the gradient of a [2×3] variable does not fit into [3×3]", func() { Backward([]matrix{linalg.New[float64](3, 3)}, Sum(x), x) }},
 		{"cannot differentiate with respect to a [1×1] constant", func() { Grad(x, tape.Scalar(1)) }},
 		{"a differentiation rule must not call Grad", inRule(grad, func(_ *Sweep[float64], _ variable) { Grad(squares, x) })},
 		{"a differentiation rule must not call Grad", inRule(grad, func(_ *Sweep[float64], _ variable) { Backward(nil, squares, x) })},
 		{"a differentiation rule must not call Grad", inRule(backward, func(_ *Sweep[float64], _ variable) { Grad(squares, x) })},
 		{"a differentiation rule must not call Grad", inRule(backward, func(_ *Sweep[float64], _ variable) { Backward(nil, squares, x) })},
 		{"a differentiation rule must not call Grad", func() {
-			backward(Recomputed(func([]variable) variable { Backward(nil, squares, x); return Square(x) }, x))
+			backward(Recomputed(func([]variable) variable {
+				Backward(nil, squares, x)
+				return Square(x)
+			}, x))
 		}},
 		{"a differentiation rule must not call Grad", func() {
 			backward(Recomputed(func([]variable) variable {
@@ -332,7 +337,7 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 		{"ad: Add: shapes [2×3] and [3×2] cannot be broadcast", func() { Add(x, tape.Fill(3, 2, 0)) }},
 		{"[2×3] and [2×1] have different numbers of columns", func() { Stack(x, SumTo(x, 2, 1)) }},
 		{"[2×3], [2×1] and [4×3] cannot be broadcast", func() { MulAdd(x, SumTo(x, 2, 1), tape.Fill(4, 3, 0)) }},
-		{"ad: MatMul: the columns of [2×3] must be as many as the rows of [2×3]", func() { MatMul(x, x) }},
+		{"ad: MatMul: cannot multiply [2×3] by [2×3]", func() { MatMul(x, x) }},
 	} {
 		func() {
 			defer func() {

@@ -8,15 +8,14 @@ import (
 	"hvae/linalg"
 )
 
-// A linear is a variable whose elements are linear combinations of the elements of a leaf. The
-// coefficients are integers. Sums of integers are exact, so the gradient computed on the tape must
-// be equal to the gradient computed from the coefficients.
+// A linear is a variable whose elements are linear combinations of the elements of a leaf. The coefficients are
+// integers. Sums of integers are exact, so the gradients from the tape and from the coefficients must be equal.
 type linear struct {
 	v    variable
 	coef [][]float64 // for each element, in row-major order, the coefficients of the leaf's elements
 }
 
-// values computes from the coefficients the elements that l.v has if the leaf has elements x.
+// values returns the elements of l.v for a leaf with elements x, computed from the coefficients.
 func (l linear) values(x []float64) []float64 {
 	y := make([]float64, len(l.coef))
 	for e, c := range l.coef {
@@ -144,8 +143,8 @@ func TestGradientsOfNestedViews(t *testing.T) {
 }
 
 func TestContributionsAreNotOverwritten(t *testing.T) {
-	// A differentiation rule may pass an operand, a view, a constant or a result to Accumulate,
-	// even several times. Later additions to the same adjoint must not change the passed variable.
+	// A differentiation rule may pass an operand, a view, a constant or a result to Accumulate, even several times.
+	// Later additions to the same adjoint must not change the passed variable.
 	for name, r := range map[string]struct {
 		rule         rule
 		wantA, wantB func(a, b float64) float64 // the gradients of y + a² + b²
@@ -189,7 +188,10 @@ func TestContributionsAreNotOverwritten(t *testing.T) {
 		squares := Add(Square(u), Square(v)) // recorded earlier, so its differentiation rules run after r.rule
 		F := Add(squares, addWithRule(r.rule, u, v))
 		values := slices.Concat(u.Value.Data, v.Value.Data)
-		for sweep, g := range map[string][]matrix{"Grad": {Grad(F, x).Value, Grad(F, z).Value}, "Backward": Backward(nil, F, x, z)} {
+		for sweep, g := range map[string][]matrix{
+			"Grad":     {Grad(F, x).Value, Grad(F, z).Value},
+			"Backward": Backward(nil, F, x, z),
+		} {
 			for i := range a.Data {
 				wantA, wantB := r.wantA(a.Data[i], b.Data[i]), r.wantB(a.Data[i], b.Data[i])
 				if p, q := g[0].Data[i], g[1].Data[i]; p != wantA || q != wantB {

@@ -23,8 +23,8 @@ func random[T linalg.Float](rng *rand.Rand, rows, cols int) linalg.Matrix[T] {
 	return m
 }
 
-// randomGeometry returns a random geometry with small sizes. The kernel may be larger than the
-// image, the padding may be asymmetric, and some input pixels may not affect the output.
+// randomGeometry returns a random geometry with small sizes. The kernel may be larger than the image, the padding may
+// be asymmetric, and some input pixels may not affect the output.
 func randomGeometry(rng *rand.Rand) Geometry {
 	one := func(n int) int { return 1 + rng.IntN(n) }
 	g := Geometry{InH: one(5), InW: one(5), InC: one(3), OutC: one(5), KernelH: one(5), KernelW: one(5), Stride: one(3)}
@@ -103,13 +103,14 @@ func (o operands[T]) run(g Geometry) (y, in, weight linalg.Matrix[T]) {
 	return y, in, weight
 }
 
-func TestValuesAgainstNestedLoops(t *testing.T) {
+func TestOperationsMatchNestedLoops(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, g := range geometries(rng, 300) {
 		batch := 1 + rng.IntN(6)
 		op := randomOperands[float64](rng, g, batch)
 		y, in, weight := op.run(g)
-		wantY, wantIn, wantW := linalg.New[float64](g.Out(), batch), linalg.New[float64](g.In(), batch), linalg.New[float64](g.Taps(), g.OutC)
+		wantY, wantIn := linalg.New[float64](g.Out(), batch), linalg.New[float64](g.In(), batch)
+		wantW := linalg.New[float64](g.Taps(), g.OutC)
 		products := 0
 		visit(g, func(_, _, _, _ int) { products++ })
 		if got := g.MultiplyAdds(); got != products {
@@ -128,8 +129,12 @@ func TestValuesAgainstNestedLoops(t *testing.T) {
 				wantW.Row(tap)[co] += op.delta.At(o, b) * op.x.At(i, b)
 			})
 		}
-		if wrong := []bool{far(y, wantY, 1e-12), far(in, wantIn, 1e-12), far(weight, wantW, 1e-12)}; slices.Contains(wrong, true) {
-			t.Fatalf("%+v: whether the results of Conv, Transpose and WeightGradient are wrong: %v", g, wrong)
+		for name, m := range map[string][2]matrix{
+			"Conv": {y, wantY}, "Transpose": {in, wantIn}, "WeightGradient": {weight, wantW},
+		} {
+			if far(m[0], m[1], 1e-12) {
+				t.Fatalf("%+v: the result of %s is %v, want %v", g, name, m[0], m[1])
+			}
 		}
 	}
 }
@@ -147,13 +152,14 @@ func TestSameIsTensorFlowsPadding(t *testing.T) {
 	} {
 		g := Same(c.in, c.in, 2, 3, c.kernel, c.stride)
 		if g.OutH != c.out || g.OutW != c.out || g.PadTop != c.before || g.PadLeft != c.before {
-			t.Errorf("Same for %d pixels, kernel size %d and stride %d returns output size %d and padding %d before the image, want %d and %d",
+			t.Errorf("for %d pixels, kernel size %d and stride %d, Same returns %d output pixels and padding %d, want %d and %d",
 				c.in, c.kernel, c.stride, g.OutH, g.PadTop, c.out, c.before)
 		}
 	}
 	// If the image is not square, Same must pad each axis separately.
 	g := Same(7, 14, 2, 3, 5, 2)
-	if want := (Geometry{InH: 7, InW: 14, InC: 2, OutH: 4, OutW: 7, OutC: 3, KernelH: 5, KernelW: 5, Stride: 2, PadTop: 2, PadLeft: 1}); g != want {
+	want := Geometry{InH: 7, InW: 14, InC: 2, OutH: 4, OutW: 7, OutC: 3, KernelH: 5, KernelW: 5, Stride: 2, PadTop: 2, PadLeft: 1}
+	if g != want {
 		t.Errorf("Same(7, 14, 2, 3, 5, 2) = %+v, want %+v", g, want)
 	}
 }
@@ -178,19 +184,19 @@ var testCases = []testCase{
 }
 
 func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
-	// For each operation, the test differentiates F = Σ tanh(y/5), where y is the result of the operation, along a line
-	// in the space of the operands. Because tanh is nonlinear, the second derivative of F depends on the first and
-	// second derivatives of y.
+	// For each operation with result y, the test differentiates F = Σ tanh(y/5) along a line in the space of the
+	// operands. Because tanh is nonlinear, the second derivative of F depends on the first and second derivatives of y.
 	rng := rand.New(rand.NewPCG(3, 1))
 	for _, f := range testCases {
 		for _, g := range geometries(rng, 12) {
 			var point, direction []matrix // the line is point + h·direction
 			for _, s := range f.shapes(&g) {
-				point, direction = append(point, random[float64](rng, s.Rows, s.Cols)), append(direction, random[float64](rng, s.Rows, s.Cols))
+				point = append(point, random[float64](rng, s.Rows, s.Cols))
+				direction = append(direction, random[float64](rng, s.Rows, s.Cols))
 			}
 			var tape ad.Tape[float64]
 			// at returns F at point + h·direction and its first two derivatives with respect to h.
-			at := func(h float64) (F, slope, curvature float64) {
+			at := func(h float64) [3]float64 {
 				tape.Reset()
 				p := tape.Leaf(linalg.Column(h))
 				var x []*ad.Var[float64]
@@ -199,21 +205,21 @@ func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
 				}
 				y := ad.Sum(ad.Tanh(ad.Scale(f.op(&g, x), 0.2)))
 				d := ad.Grad(y, p)
-				return y.Scalar(), d.Scalar(), ad.Grad(d, p).Scalar()
+				return [3]float64{y.Scalar(), d.Scalar(), ad.Grad(d, p).Scalar()}
 			}
 			difference := func(of func(h float64) float64) float64 {
 				const h = 1e-3
 				central := func(h float64) float64 { return (of(h) - of(-h)) / (2 * h) }
 				return (4*central(h/2) - central(h)) / 3
 			}
-			_, slope, curvature := at(0)
-			wantSlope := difference(func(h float64) float64 { F, _, _ := at(h); return F })
-			wantCurvature := difference(func(h float64) float64 { _, s, _ := at(h); return s })
+			slope, curvature := at(0)[1], at(0)[2]
+			wantSlope := difference(func(h float64) float64 { return at(h)[0] })
+			wantCurvature := difference(func(h float64) float64 { return at(h)[1] })
 			if !(math.Abs(slope-wantSlope) <= 1e-7*max(1, math.Abs(wantSlope))) {
-				t.Errorf("%s, %+v: the first derivative is %v, but finite differences give %v", f.name, g, slope, wantSlope)
+				t.Errorf("%s, %+v: the first derivative is %v, want %v (finite differences)", f.name, g, slope, wantSlope)
 			}
 			if !(math.Abs(curvature-wantCurvature) <= 1e-5*max(1, math.Abs(wantCurvature))) {
-				t.Errorf("%s, %+v: the second derivative is %v, but finite differences give %v", f.name, g, curvature, wantCurvature)
+				t.Errorf("%s, %+v: the second derivative is %v, want %v (finite differences)", f.name, g, curvature, wantCurvature)
 			}
 		}
 	}
@@ -285,7 +291,7 @@ func TestMisusePanics(t *testing.T) {
 		"Transpose: bias [2×1] must be empty or [1×1]":                                                              func() { Transpose(&good, fill(9, 2), fill(8, 3), fill(2, 1)) },
 		"Same(4, 4, 1, 1, 3, 0): all arguments must be positive":                                                    func() { Same(4, 4, 1, 1, 3, 0) },
 		"Conv: invalid geometry {InH:0 ":                                                                            convWith(func(g *Geometry) { g.InH = 0 }),
-		"PadTop:-1 PadLeft:0}: sizes and stride must be positive, and padding must not be negative":                 convWith(func(g *Geometry) { g.PadTop = -1 }),
+		"PadTop:-1 PadLeft:0}: sizes and stride must be positive, and padding at least 0":                           convWith(func(g *Geometry) { g.PadTop = -1 }),
 		"Conv: PadLeft = 3 must be less than the kernel size 3, and OutW":                                           convWith(func(g *Geometry) { g.PadLeft = 3 }),
 		"kernel size 3, and OutH = 3 at most 2, because outputs must not depend only on padding; the geomet":        convWith(func(g *Geometry) { g.OutH = 3 }),
 	} {

@@ -1,9 +1,8 @@
-// Package conv implements strided convolutions of images, transposed convolutions and the gradients of convolutions
-// with respect to their weights.
+// Package conv implements strided convolutions of images, transposed convolutions and weight gradients.
 //
 // A batch of B images is a matrix with B columns. Channel c of pixel (y, x) is row (y·width + x)·channels + c. For
-// weights W, input images X and a matrix δ with the shape of the output, three operations compute the gradients of the
-// inner product ⟨δ, W ∗ X⟩:
+// weights W, input images X and a matrix δ with the shape of the output, three operations compute the gradients of
+// the inner product ⟨δ, W ∗ X⟩, where W ∗ X is the convolution:
 //
 //	Conv             W ∗ X     the gradient with respect to δ
 //	Transpose        Wᵀ ∗ δ    the gradient with respect to X
@@ -11,8 +10,8 @@
 //
 // Each gradient is linear in the two other variables, so derivatives of any order need only these operations.
 //
-// Start with Geometry in this file. ops.go contains the operations and their differentiation rule, and kernels.go
-// computes their values. The package imports ad and linalg.
+// Start with Geometry in this file. The file ops.go contains the operations and their differentiation rule, and
+// kernels.go contains the functions that compute the values of the operations.
 package conv
 
 import "fmt"
@@ -38,7 +37,8 @@ type Geometry struct {
 // pixel. Same panics unless all arguments are positive.
 func Same(inH, inW, inC, outC, kernel, stride int) Geometry {
 	if min(inH, inW, inC, outC, kernel, stride) < 1 {
-		panic(fmt.Sprintf("conv: Same(%d, %d, %d, %d, %d, %d): all arguments must be positive", inH, inW, inC, outC, kernel, stride))
+		panic(fmt.Sprintf("conv: Same(%d, %d, %d, %d, %d, %d): all arguments must be positive",
+			inH, inW, inC, outC, kernel, stride))
 	}
 	same := func(size int) (out, before int) {
 		out = (size + stride - 1) / stride
@@ -62,7 +62,7 @@ func (g *Geometry) Out() int { return g.OutH * g.OutW * g.OutC }
 // [Taps×OutC]. Row (ky·KernelW + kx)·InC + c holds the weights of tap (ky, kx) for input channel c.
 func (g *Geometry) Taps() int { return g.KernelH * g.KernelW * g.InC }
 
-// MultiplyAdds returns the number of multiply-adds for one image in each operation. Taps on padding are skipped.
+// MultiplyAdds returns the number of multiply-adds of each operation for one image. Taps on padding do not count.
 func (g *Geometry) MultiplyAdds() int {
 	return g.vertical().connections() * g.horizontal().connections() * g.InC * g.OutC
 }
@@ -70,15 +70,17 @@ func (g *Geometry) MultiplyAdds() int {
 // check panics if the geometry is invalid. The panic message contains name, the name of the operation.
 func (g *Geometry) check(name string) {
 	if min(g.InH, g.InW, g.InC, g.OutH, g.OutW, g.OutC, g.KernelH, g.KernelW, g.Stride, g.PadTop+1, g.PadLeft+1) < 1 {
-		panic(fmt.Sprintf("conv: %s: invalid geometry %+v: sizes and stride must be positive, and padding must not be negative", name, *g))
+		panic(fmt.Sprintf("conv: %s: invalid geometry %+v: sizes and stride must be positive, and padding at least 0", name, *g))
 	}
 	for _, c := range []struct {
 		axis
-		pad, out string
+		padName, outName string
 	}{{g.vertical(), "PadTop", "OutH"}, {g.horizontal(), "PadLeft", "OutW"}} {
-		if largest := (c.in-1+c.axis.pad)/c.stride + 1; c.axis.pad >= c.kernel || c.axis.out > largest {
-			panic(fmt.Sprintf("conv: %s: %s = %d must be less than the kernel size %d, and %s = %d at most %d, because outputs must not depend only on padding; the geometry is %+v",
-				name, c.pad, c.axis.pad, c.kernel, c.out, c.axis.out, largest, *g))
+		largest := (c.in-1+c.pad)/c.stride + 1
+		if c.pad >= c.kernel || c.out > largest {
+			panic(fmt.Sprintf("conv: %s: %s = %d must be less than the kernel size %d, and %s = %d at most %d, "+
+				"because outputs must not depend only on padding; the geometry is %+v",
+				name, c.padName, c.pad, c.kernel, c.outName, c.out, largest, *g))
 		}
 	}
 }
@@ -112,20 +114,20 @@ func (a axis) outputs(i int) (first, last int) {
 	return first, max(first, min(a.out, d/a.stride+1))
 }
 
-// A run is a sequence of pixels along an axis, computed by one contraction. Its first pixel is pixel, and its length is
-// count. For an output pixel, the range [first, last) contains its taps. For an input pixel, the range contains the
-// output pixels that depend on it.
+// A run is a sequence of count pixels along an axis, computed by one contraction. The first of them has the index
+// pixel. If it is an output pixel, the range [first, last) contains its taps. If it is an input pixel, the range
+// contains the output pixels that depend on it.
 type run struct{ pixel, count, first, last int }
 
 // outputRuns appends runs of output pixels lo to hi−1 to dst. The pixels of a run are neighbours with the same taps.
 func outputRuns(dst []run, a axis, lo, hi int) []run { return runs(dst, lo, hi, 1, 0, a.taps) }
 
-// inputRuns appends runs of input pixels lo to hi−1 to dst. The pixels of a run are a.stride apart, and from each pixel
+// inputRuns appends runs of input pixels lo to hi−1 to dst. The pixels of a run are a.stride apart. From each pixel
 // to the next, the range of dependent output pixels moves by one.
 func inputRuns(dst []run, a axis, lo, hi int) []run { return runs(dst, lo, hi, a.stride, 1, a.outputs) }
 
 // runs implements outputRuns and inputRuns. A run is a maximal sequence of pixels i, i + distance, i + 2·distance, …
-// between lo and hi−1 such that both results of rangeOf increase by shift from each pixel to the next.
+// between lo and hi−1 such that the results first and last of rangeOf increase by shift from each pixel to the next.
 func runs(dst []run, lo, hi, distance, shift int, rangeOf func(pixel int) (first, last int)) []run {
 	for start := lo; start < min(lo+distance, hi); start++ {
 		begin := len(dst)

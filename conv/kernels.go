@@ -7,8 +7,8 @@ import (
 )
 
 // The functions in this file compute the values of the operations. They skip taps that fall on padding. A run is a
-// sequence of pixels with the same taps. One linalg.Contraction computes all pixels of a run, because they use the same
-// weights. The drawing shows a row of output pixels, for a kernel with three columns and stride 2:
+// sequence of pixels with the same taps. One linalg.Contraction computes all pixels of a run, because they use the
+// same weights. The drawing shows a row of output pixels, for a kernel with three columns and stride 2:
 //
 //	 pad 0  1  2  3  4  5  6  7      input columns
 //	 [=======]                       output 0: taps 1 and 2, because tap 0 falls on padding
@@ -16,10 +16,10 @@ import (
 //	             [=======]           output 2: all taps  ⎬ a run
 //	                   [=======]     output 3: all taps  ⎭
 //
-// Runs make Conv 5 to 16 % faster and Transpose 9 to 11 %. Vertical runs near the edges make a training step 4 % faster.
+// Runs make Conv 5 to 16 % faster and Transpose 9 to 11 %. Vertical runs near the edges save 4 % of a training step.
 
-// A room is memory for short lists, which saves allocations.
-type room struct {
+// buffers holds the memory of short lists. It is on the stack, which saves allocations.
+type buffers struct {
 	segments      [256]linalg.Segment
 	columns, rows [16]run
 }
@@ -27,17 +27,17 @@ type room struct {
 // conv sets y [Out×B] to W ∗ X + bias for w [Taps×OutC], x [In×B] and bias [OutC×1]. An empty bias means zero.
 func conv[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
 	mustFit(g, "Conv", y, w, x, bias, g.OutC)
-	forRows(g.OutH, x.Cols, convRows[T], g, y, w, x, bias)
+	linalg.For(g.OutH, g.grain(g.OutH, x.Cols), func(lo, hi int) { convRows(g, y, w, x, bias, lo, hi) })
 }
 
 // convRows computes rows lo to hi−1 of all output images for conv.
 func convRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo, hi int) {
-	var room room
+	var buffers buffers
 	n := x.Cols
-	columns := outputRuns(room.columns[:0], g.horizontal(), 0, g.OutW)
-	for _, d := range outputRuns(room.rows[:0], g.vertical(), lo, hi) {
+	columns := outputRuns(buffers.columns[:0], g.horizontal(), 0, g.OutW)
+	for _, d := range outputRuns(buffers.rows[:0], g.vertical(), lo, hi) {
 		for _, r := range columns {
-			segments := room.segments[:0] // one for each kernel row, because its weights and pixels are contiguous
+			segments := buffers.segments[:0] // one for each kernel row, because its weights and pixels are contiguous
 			for ky := d.first; ky < d.last; ky++ {
 				iy, ix := d.pixel*g.Stride+ky-g.PadTop, r.pixel*g.Stride+r.first-g.PadLeft
 				segments = append(segments, linalg.Segment{
@@ -51,25 +51,29 @@ func convRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo, h
 				A: w.Data, ARow: 1, AStep: g.OutC,
 				B: x.Data, BStep: n,
 				Segments: segments, Bias: bias.Data,
-			}, r.count, g.OutC*n, g.Stride*g.InC*n, d.count, g.OutW*g.OutC*n, g.Stride*g.InW*g.InC*n)
+			},
+				line{pixels: r.count, cStride: g.OutC * n, bStride: g.Stride * g.InC * n},
+				line{pixels: d.count, cStride: g.OutW * g.OutC * n, bStride: g.Stride * g.InW * g.InC * n})
 		}
 	}
 }
 
-// runPixels computes a rectangle of across × down pixels. The contraction c computes the top left pixel, Σ_s A_s·B_s
-// over the segments s. For the pixel in column i and row j, the result starts at element c.CStart + i·cAcross + j·cDown
-// of c.C, and B_s starts at element s.B + i·bAcross + j·bDown of c.B. One call to Run computes a row of the rectangle,
-// or a column if down > across.
-func runPixels[T linalg.Float](c linalg.Contraction[T], across, cAcross, bAcross, down, cDown, bDown int) {
-	if down > across {
-		across, cAcross, bAcross, down, cDown, bDown = down, cDown, bDown, across, cAcross, bAcross
+// A line is a row or a column of pixels. From each pixel to the next, the result moves by cStride elements in C, and
+// the segments move by bStride elements in B.
+type line struct{ pixels, cStride, bStride int }
+
+// runPixels computes a rectangle of pixels, whose first row is across and whose first column is down. The contraction c
+// computes the top left pixel. One call to Run computes a row of the rectangle, or a column if down has more pixels.
+func runPixels[T linalg.Float](c linalg.Contraction[T], across, down line) {
+	if down.pixels > across.pixels {
+		across, down = down, across
 	}
-	c.Groups, c.CGroup, c.BGroup = across, cAcross, bAcross
+	c.Groups, c.CGroup, c.BGroup = across.pixels, across.cStride, across.bStride
 	b := c.B
-	for i := range down {
-		c.B = b[min(i*bDown, len(b)):] // i·bDown exceeds len(b) only if c has no segments
+	for i := range down.pixels {
+		c.B = b[min(i*down.bStride, len(b)):] // i·bStride exceeds len(b) only if c has no segments
 		c.Run()
-		c.CStart += cDown
+		c.CStart += down.cStride
 	}
 }
 
@@ -80,7 +84,7 @@ func transpose[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) 
 		transposeOne(g, x, w, delta, bias)
 		return
 	}
-	forRows(g.InH, x.Cols, transposeRows[T], g, x, w, delta, bias)
+	linalg.For(g.InH, g.grain(g.InH, x.Cols), func(lo, hi int) { transposeRows(g, x, w, delta, bias, lo, hi) })
 }
 
 // transposeRows computes rows lo to hi−1 of all input images for transpose. Along an axis, input pixel i uses the taps
@@ -96,12 +100,12 @@ func transpose[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) 
 //
 // Pixels with the same letter in a row or column form a run, except near the edges of the image.
 func transposeRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], lo, hi int) {
-	var room room
+	var buffers buffers
 	n := x.Cols
-	columns := inputRuns(room.columns[:0], g.horizontal(), 0, g.InW)
-	for _, d := range inputRuns(room.rows[:0], g.vertical(), lo, hi) {
+	columns := inputRuns(buffers.columns[:0], g.horizontal(), 0, g.InW)
+	for _, d := range inputRuns(buffers.rows[:0], g.vertical(), lo, hi) {
 		for _, r := range columns {
-			segments := room.segments[:0] // one for each tap
+			segments := buffers.segments[:0] // one for each tap
 			for oy := d.first; oy < d.last; oy++ {
 				for ox := r.first; ox < r.last; ox++ {
 					ky, kx := d.pixel+g.PadTop-oy*g.Stride, r.pixel+g.PadLeft-ox*g.Stride
@@ -117,7 +121,9 @@ func transposeRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[
 				A: w.Data, ARow: g.OutC, AStep: 1,
 				B: delta.Data, BStep: n,
 				Segments: segments, Bias: bias.Data,
-			}, r.count, g.Stride*g.InC*n, g.OutC*n, d.count, g.Stride*g.InW*g.InC*n, g.OutW*g.OutC*n)
+			},
+				line{pixels: r.count, cStride: g.Stride * g.InC * n, bStride: g.OutC * n},
+				line{pixels: d.count, cStride: g.Stride * g.InW * g.InC * n, bStride: g.OutW * g.OutC * n})
 		}
 	}
 }
@@ -126,16 +132,16 @@ func transposeRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[
 // for each channel, so with one channel it would use each loaded element of δ only once. Here, a contraction has a row
 // for each kernel row. It adds the products of output row oy and kernel row ky to image row oy·Stride + ky − PadTop.
 func transposeOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
-	var room room
+	var buffers buffers
 	clear(x.Data)
 	if bias.Data != nil {
 		x.Fill(bias.Data[0])
 	}
 	n := x.Cols
-	for _, r := range inputRuns(room.rows[:0], g.horizontal(), 0, g.InW) {
+	for _, r := range inputRuns(buffers.rows[:0], g.horizontal(), 0, g.InW) {
 		for oy := range g.OutH {
 			first, last := g.vertical().taps(oy)
-			segments := room.segments[:0] // one for each output column
+			segments := buffers.segments[:0] // one for each output column
 			for ox := r.first; ox < r.last; ox++ {
 				segments = append(segments, linalg.Segment{
 					A: (first*g.KernelW + r.pixel + g.PadLeft - ox*g.Stride) * g.OutC,
@@ -144,7 +150,8 @@ func transposeOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T
 			}
 			c := linalg.Contraction[T]{
 				Rows: last - first, Cols: n, Steps: g.OutC, Groups: r.count,
-				C: x.Data, CStart: ((oy*g.Stride+first-g.PadTop)*g.InW + r.pixel) * n, CRow: g.InW * n, CGroup: g.Stride * n,
+				C: x.Data, CStart: ((oy*g.Stride+first-g.PadTop)*g.InW + r.pixel) * n,
+				CRow: g.InW * n, CGroup: g.Stride * n,
 				A: w.Data, ARow: g.KernelW * g.OutC, AStep: 1,
 				B: delta.Data, BStep: n, BGroup: g.OutC * n,
 				Segments: segments, Add: true,
@@ -158,13 +165,16 @@ func transposeOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T
 // slice scratch must have at least as many elements as delta.
 func weightGradient[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch []T) {
 	mustFit(g, "WeightGradient", delta, w, x, linalg.Matrix[T]{}, 0)
-	rows, size := g.OutW*g.OutC, g.OutW*g.OutC*x.Cols // of delta for one row of output pixels
+	rows := g.OutW * g.OutC // number of rows of delta for one row of output pixels
+	size := rows * x.Cols
 	for oy := range g.OutH {
-		from, to := delta.Data[oy*size:][:size], scratch[(g.OutH-1-oy)*size:][:size]
+		from := delta.Data[oy*size:][:size]
+		to := scratch[(g.OutH-1-oy)*size:][:size]
 		linalg.TransposeBlocks(linalg.Of(rows, x.Cols, to), linalg.Of(rows, x.Cols, from), g.OutC)
 	}
 	clear(w.Data)
-	forRows(g.KernelW*g.InC, x.Cols, weightRows[T], g, w, linalg.Column(scratch...), x, linalg.Matrix[T]{})
+	n := g.KernelW * g.InC
+	linalg.For(n, g.grain(n, x.Cols), func(lo, hi int) { weightRows(g, w, scratch, x, lo, hi) })
 }
 
 // weightRows adds part of the gradient to w for weightGradient. The matrix w consists of blocks of KernelW·InC rows,
@@ -172,16 +182,19 @@ func weightGradient[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], s
 // gradient with respect to its channels, transposed to [B×OutC]. The rows of output pixels are in reverse order.
 //
 // Each contraction sums over the images (its steps) and over pixels (its segments), which keeps the sums in registers.
-// Its groups are kernel rows that are Stride apart, because they use the same input pixels, and output pixels that move
-// up by one row from each kernel row to the next. The groups make a training step of the VAE 5 % faster.
-func weightRows[T linalg.Float](g *Geometry, w, delta, x, _ linalg.Matrix[T], lo, hi int) {
-	var room room
-	n, kernelRow, rowOfDelta := x.Cols, g.KernelW*g.InC*g.OutC, g.OutW*g.OutC*x.Cols
-	columns := outputRuns(room.columns[:0], g.horizontal(), 0, g.OutW)
-	for _, d := range inputRuns(room.rows[:0], g.vertical(), 0, g.InH) {
+// Its groups are kernel rows that are Stride apart, because these rows use the same input pixels. From each kernel row
+// to the next, the output pixels move up by one row. The groups make a training step of the VAE 5 % faster.
+func weightRows[T linalg.Float](g *Geometry, w linalg.Matrix[T], delta []T, x linalg.Matrix[T], lo, hi int) {
+	var buffers buffers
+	n := x.Cols
+	kernelRow := g.KernelW * g.InC * g.OutC // number of weights of a kernel row
+	rowOfDelta := g.OutW * g.OutC * n       // number of elements of delta for a row of output pixels
+	columns := outputRuns(buffers.columns[:0], g.horizontal(), 0, g.OutW)
+	for _, d := range inputRuns(buffers.rows[:0], g.vertical(), 0, g.InH) {
 		for _, r := range columns {
 			from, to := max(lo, r.first*g.InC), min(hi, r.last*g.InC)
-			ky, segments := d.pixel+g.PadTop-(d.last-1)*g.Stride, room.segments[:0] // ky is the first kernel row
+			ky := d.pixel + g.PadTop - (d.last-1)*g.Stride // the first kernel row
+			segments := buffers.segments[:0]
 			for i := range d.count {
 				iy, oy := d.pixel+i*g.Stride, d.last-1+i // the rows that ky connects
 				for ox := r.pixel; ox < r.pixel+r.count; ox++ {
@@ -195,7 +208,7 @@ func weightRows[T linalg.Float](g *Geometry, w, delta, x, _ linalg.Matrix[T], lo
 				Rows: to - from, Cols: g.OutC, Steps: n, Groups: d.last - d.first,
 				C: w.Data, CStart: ky*kernelRow + from*g.OutC, CRow: g.OutC, CGroup: g.Stride * kernelRow,
 				A: x.Data, ARow: n, AStep: 1,
-				B: delta.Data, BStep: g.OutC, BGroup: rowOfDelta,
+				B: delta, BStep: g.OutC, BGroup: rowOfDelta,
 				Segments: segments, Add: true,
 			}
 			c.Run()
@@ -203,19 +216,11 @@ func weightRows[T linalg.Float](g *Geometry, w, delta, x, _ linalg.Matrix[T], lo
 	}
 }
 
-// forRows divides n rows of images or weights among the cores, and calls f for each part. A part has at least 2²¹
-// multiply-adds, about 50 µs of work. If there is only one part, forRows allocates no closure.
-func forRows[T linalg.Float](n, samples int, f func(g *Geometry, p, q, r, s linalg.Matrix[T], lo, hi int),
-	g *Geometry, p, q, r, s linalg.Matrix[T]) {
-	grain := max(1, 1<<21*n/max(1, g.MultiplyAdds()*samples))
-	if linalg.Serial(n, grain) {
-		f(g, p, q, r, s, 0, n)
-		return
-	}
-	linalg.For(n, grain, func(lo, hi int) { f(g, p, q, r, s, lo, hi) })
-}
+// grain returns the grain for a loop over n rows of images or weights: 2²¹ multiply-adds, about 50 µs of work.
+func (g *Geometry) grain(n, batch int) int { return max(1, 1<<21*n/max(1, g.MultiplyAdds()*batch)) }
 
-// mustFit panics if the operands do not fit g, or the bias is neither empty nor [channels×1]. The name is the operation's.
+// mustFit panics if the operands do not fit g, or if the bias is neither empty nor [channels×1]. The panic message
+// contains name, the name of the operation.
 func mustFit[T linalg.Float](g *Geometry, name string, y, w, x, bias linalg.Matrix[T], channels int) {
 	if y.Rows != g.Out() || y.Cols != x.Cols || w.Rows != g.Taps() || w.Cols != g.OutC || x.Rows != g.In() {
 		panic(fmt.Sprintf("conv: %s: output %v, weights %v and input %v must be [%d×B], [%d×%d] and [%d×B] for the geometry %+v",

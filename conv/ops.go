@@ -5,8 +5,8 @@ import (
 	"hvae/linalg"
 )
 
-// The operations in this file are recorded on a tape, which keeps a pointer to the geometry: do not change it. They panic
-// if the geometry is invalid or does not fit the shapes of the operands.
+// The operations in this file are recorded on a tape. The tape keeps a pointer to the geometry, so the caller must not
+// change the geometry. The operations panic if the geometry is invalid or does not fit the shapes of the operands.
 
 // Conv returns the convolution y = W ∗ X + b [Out×B] for w [Taps×OutC], x [In×B] and bias b [OutC×1], where bias may be
 // nil. It takes g.MultiplyAdds() multiply-adds for each image.
@@ -35,15 +35,16 @@ type form[T linalg.Float] [3]*ad.Var[T]
 // Positions of the variables in a form.
 const output, weights, input = 0, 1, 2
 
-// gradient sets y to the gradient of ⟨δ, W ∗ X⟩ with respect to the variable of f at the given position, adds the bias
-// unless it is nil, records y and returns it. It does not read the value of that variable.
+// gradient sets y to the gradient of ⟨δ, W ∗ X⟩ with respect to the variable of f at the given position, and adds the
+// bias unless it is nil. It does not read the variable at this position. It records y and returns it.
 func gradient[T linalg.Float](y *ad.Var[T], g *Geometry, position int, f form[T], bias *ad.Var[T]) *ad.Var[T] {
 	var b linalg.Matrix[T]
 	if bias != nil {
 		b = bias.Value
 	}
 	f[position] = nil
-	switch delta, w, x := f[output], f[weights], f[input]; position {
+	delta, w, x := f[output], f[weights], f[input]
+	switch position {
 	case output:
 		conv(g, y.Value, w.Value, x.Value, b)
 	case input:
@@ -52,12 +53,13 @@ func gradient[T linalg.Float](y *ad.Var[T], g *Geometry, position int, f form[T]
 		scratch := y.Tape().Matrix(delta.Rows(), delta.Cols())
 		weightGradient(g, y.Value, delta.Value, x.Value, scratch.Data)
 	}
-	return y.Tape().Record(y, rule[T]{g, position}, f[output], f[weights], f[input], bias)
+	return y.Tape().Record(y, rule[T]{g, position}, delta, w, x, bias)
 }
 
-// A rule is the differentiation rule of the operation that gradient computes. ⟨δ, W ∗ X⟩ is linear in each variable. If
-// y is its gradient with respect to a variable, then replacing this variable by ȳ gives ⟨ȳ, y⟩. So the adjoints of the
-// two other variables are gradients of ⟨ȳ, y⟩. The adjoint of the bias is the sum of ȳ over pixels and samples.
+// A rule is the differentiation rule of the operation that gradient computes. The inner product ⟨δ, W ∗ X⟩ is linear in
+// each variable. Let y be its gradient with respect to one variable. If ȳ replaces this variable, the inner product
+// becomes ⟨ȳ, y⟩. Therefore, the adjoints of the two other variables are gradients of ⟨ȳ, y⟩. The adjoint of the bias
+// is the sum of ȳ over pixels and samples.
 type rule[T linalg.Float] struct {
 	g        *Geometry
 	position int

@@ -14,7 +14,10 @@ func TestCholeskyFactorsAPositiveDefiniteMatrix(t *testing.T) {
 			for k := range 3 {
 				product += c.At(i, k) * c.At(j, k)
 			}
-			if !(math.Abs(product-m.At(i, j)) <= 1e-14) || j > i && c.At(i, j) != 0 || j == i && !(c.At(i, i) > 0) {
+			isFactor := math.Abs(product-m.At(i, j)) <= 1e-14
+			isLower := j <= i || c.At(i, j) == 0
+			isPositive := j != i || c.At(i, i) > 0
+			if !isFactor || !isLower || !isPositive {
 				t.Errorf("element (%d, %d): C has %v and CCᵀ has %v, want %v", i, j, c.At(i, j), product, m.At(i, j))
 			}
 		}

@@ -6,8 +6,8 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// Add, Sub, Mul, Div and MulAdd broadcast their operands: an operand with one row, one column or one
-// element is repeated. dst must have the shape that Broadcast returns for the operands.
+// Add, Sub, Mul, Div and MulAdd broadcast their operands: they repeat an operand that has one row, one column or one
+// element. dst must have the shape of the broadcast operands; see Broadcast.
 
 // Add sets dst = a + b, elementwise.
 func Add[T Float](dst, a, b Matrix[T]) {
@@ -59,7 +59,7 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 	full := dst.Shape()
 	ab, ok := Broadcast(a.Shape(), b.Shape())
 	if all, fits := Broadcast(ab, c.Shape()); !ok || !fits || all != full {
-		panic(fmt.Sprintf("linalg: MulAdd: operands %v, %v, %v do not broadcast to %v", a.Shape(), b.Shape(), c.Shape(), full))
+		panic(fmt.Sprintf("linalg: MulAdd: %v, %v, %v do not broadcast to %v", a.Shape(), b.Shape(), c.Shape(), full))
 	}
 	if a.Shape() == full && b.Shape() == full && c.Shape() == full {
 		kernel.MulAdd(dst.Data, a.Data, b.Data, c.Data)
@@ -95,7 +95,8 @@ func Copy[T Float](dst, a Matrix[T]) {
 	}
 	ar, ac := a.strides(full)
 	for i := range dst.Rows {
-		if y := dst.Row(i); ac == 1 {
+		y := dst.Row(i)
+		if ac == 1 {
 			copy(y, a.Data)
 		} else {
 			Of(1, len(y), y).Fill(a.Data[i*ar])
@@ -103,9 +104,9 @@ func Copy[T Float](dst, a Matrix[T]) {
 	}
 }
 
-// With SIMD, the errors of Exp, Log, Tanh, Sigmoid, Softplus and SoftplusSigmoid are at most 2.5 units in the last place in
-// float32 and 2 in float64, for all arguments, including subnormal numbers. In plain Go, these functions compute in
-// float64 with package math and round once.
+// With SIMD, the errors of Exp, Log, Tanh, Sigmoid, Softplus and SoftplusSigmoid are at most 2.5 units in the last
+// place in float32 and 2 in float64, for all arguments, including subnormal numbers. In plain Go, these functions
+// call package math in float64 and round each result once.
 
 // Exp sets dst = eᵃ, elementwise.
 func Exp[T Float](dst, a Matrix[T]) {
@@ -139,16 +140,15 @@ func Softplus[T Float](dst, a Matrix[T]) {
 	kernel.Softplus(dst.Data, a.Data)
 }
 
-// SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), the derivative of dst with respect to
-// a. It computes one exponential per element.
+// SoftplusSigmoid sets dst = log(1 + eᵃ) and its derivative slope = 1/(1 + e⁻ᵃ), with one exponential per element.
 func SoftplusSigmoid[T Float](dst, slope, a Matrix[T]) {
 	check2("SoftplusSigmoid", dst.Shape(), a.Shape())
 	check2("SoftplusSigmoid", slope.Shape(), a.Shape())
 	kernel.SoftplusSigmoid(dst.Data, slope.Data, a.Data)
 }
 
-// SigmoidGradient sets dst = g ⊙ (s − s²). If s = Sigmoid(a) and g is the gradient with respect to
-// s, then dst is the gradient with respect to a.
+// SigmoidGradient sets dst = g ⊙ (s − s²). If s = Sigmoid(a) and g is the gradient with respect to s, then dst is the
+// gradient with respect to a.
 func SigmoidGradient[T Float](dst, g, s Matrix[T]) {
 	check2("SigmoidGradient", dst.Shape(), g.Shape())
 	check2("SigmoidGradient", dst.Shape(), s.Shape())

@@ -9,8 +9,8 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// eighths returns a matrix of random multiples of 1/8 from −4 to 4. In the tests, their products and sums
-// are exact even in float32, so the order of additions does not matter.
+// eighths returns a matrix of random multiples of 1/8 from −4 to 4. In the tests, their products and sums are exact
+// even in float32, so the order of additions does not matter.
 func eighths[T Float](rng *rand.Rand, s Shape) Matrix[T] {
 	m := New[T](s.Rows, s.Cols)
 	for i := range m.Data {
@@ -54,50 +54,59 @@ func compare[T Float](t *testing.T, got, want Matrix[T], tolerance float64, what
 	}
 }
 
-// An operation is an elementwise operation with its formula.
+// An operation is an elementwise operation. The function do computes a matrix, and formula computes one element.
 type operation[T Float] struct {
 	name       string
 	operands   int
-	broadcasts bool
-	tolerance  float64 // relative
+	broadcasts bool    // whether the operation broadcasts its operands
+	tolerance  float64 // largest relative error
 	do         func(dst Matrix[T], x []Matrix[T])
 	formula    func(x []float64) float64
 }
 
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
+func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
 func operations[T Float]() []operation[T] {
 	type m = Matrix[T]
-	tolerance := 6e-16 // of functions with errors of a few units in the last place
+	tolerance := 6e-16 // for functions whose errors are a few units in the last place
 	if _, single := any(T(0)).(float32); single {
 		tolerance = 3e-7
+	}
+	function := func(name string, do func(dst, a m), formula func(x float64) float64) operation[T] {
+		return operation[T]{name, 1, false, tolerance, func(d m, x []m) { do(d, x[0]) },
+			func(x []float64) float64 { return formula(x[0]) }}
 	}
 	return []operation[T]{
 		{"Add", 2, true, 0, func(d m, x []m) { Add(d, x[0], x[1]) }, func(x []float64) float64 { return x[0] + x[1] }},
 		{"Sub", 2, true, 0, func(d m, x []m) { Sub(d, x[0], x[1]) }, func(x []float64) float64 { return x[0] - x[1] }},
 		{"Mul", 2, true, 0, func(d m, x []m) { Mul(d, x[0], x[1]) }, func(x []float64) float64 { return x[0] * x[1] }},
 		{"Div", 2, true, 0, func(d m, x []m) { Div(d, x[0], x[1]) }, func(x []float64) float64 { return x[0] / x[1] }},
-		{"MulAdd", 3, true, 0, func(d m, x []m) { MulAdd(d, x[0], x[1], x[2]) }, func(x []float64) float64 { return x[0]*x[1] + x[2] }},
+		{"MulAdd", 3, true, 0, func(d m, x []m) { MulAdd(d, x[0], x[1], x[2]) },
+			func(x []float64) float64 { return x[0]*x[1] + x[2] }},
+		{"SigmoidGradient", 2, false, 0, func(d m, x []m) { SigmoidGradient(d, x[0], x[1]) },
+			func(x []float64) float64 { return x[0] * (x[1] - x[1]*x[1]) }},
 		{"Scale", 1, false, 0, func(d m, x []m) { Scale(d, -2, x[0]) }, func(x []float64) float64 { return -2 * x[0] }},
-		{"AddConst", 1, false, 0, func(d m, x []m) { AddConst(d, x[0], 0.5) }, func(x []float64) float64 { return x[0] + 0.5 }},
-		{"SigmoidGradient", 2, false, 0, func(d m, x []m) { SigmoidGradient(d, x[0], x[1]) }, func(x []float64) float64 { return x[0] * (x[1] - x[1]*x[1]) }},
-		{"Exp", 1, false, tolerance, func(d m, x []m) { Exp(d, x[0]) }, func(x []float64) float64 { return math.Exp(x[0]) }},
-		{"Log", 1, false, tolerance, func(d m, x []m) { Log(d, x[0]) }, func(x []float64) float64 { return math.Log(x[0]) }},
-		{"Tanh", 1, false, tolerance, func(d m, x []m) { Tanh(d, x[0]) }, func(x []float64) float64 { return math.Tanh(x[0]) }},
-		{"Sigmoid", 1, false, tolerance, func(d m, x []m) { Sigmoid(d, x[0]) }, func(x []float64) float64 { return 1 / (1 + math.Exp(-x[0])) }},
-		{"Softplus", 1, false, tolerance, func(d m, x []m) { Softplus(d, x[0]) }, func(x []float64) float64 { return softplus(x[0]) }},
-		{"SoftplusSigmoid, first", 1, false, tolerance, func(d m, x []m) { SoftplusSigmoid(d, x[0].Clone(), x[0]) }, func(x []float64) float64 { return softplus(x[0]) }},
-		{"SoftplusSigmoid, second", 1, false, tolerance, func(d m, x []m) { SoftplusSigmoid(x[0].Clone(), d, x[0]) }, func(x []float64) float64 { return 1 / (1 + math.Exp(-x[0])) }},
+		{"AddConst", 1, false, 0, func(d m, x []m) { AddConst(d, x[0], 3) }, func(x []float64) float64 { return x[0] + 3 }},
+		function("Exp", Exp[T], math.Exp),
+		function("Log", Log[T], math.Log),
+		function("Tanh", Tanh[T], math.Tanh),
+		function("Sigmoid", Sigmoid[T], sigmoid),
+		function("Softplus", Softplus[T], softplus),
+		function("SoftplusSigmoid, first result", func(dst, a m) { SoftplusSigmoid(dst, a.Clone(), a) }, softplus),
+		function("SoftplusSigmoid, second result", func(slope, a m) { SoftplusSigmoid(a.Clone(), slope, a) }, sigmoid),
 	}
 }
 
-// checkElementwise compares all elementwise operations on a, b and c with their formulas. The destination is first a
-// separate matrix and then each operand that has the shape of the result.
+// checkElementwise compares all elementwise operations on a, b and c with their formulas. It computes each operation
+// first in a separate matrix and then in place, in each operand that has the shape of the result.
 func checkElementwise[T Float](t *testing.T, a, b, c Matrix[T]) {
 	t.Helper()
 	for _, op := range operations[T]() {
 		x := []Matrix[T]{a, b, c}[:op.operands]
-		full, compatible := a.Shape(), true
+		full := a.Shape()
+		compatible := true
 		for _, m := range x {
 			s, ok := Broadcast(full, m.Shape())
 			compatible = compatible && ok && (op.broadcasts || m.Shape() == full)
@@ -128,7 +137,7 @@ func checkElementwise[T Float](t *testing.T, a, b, c Matrix[T]) {
 	}
 }
 
-// checkSums compares sums of a ⊙ b and of a along each axis, and a broadcast copy of b, with their formulas.
+// checkSums compares the sums of a ⊙ b and of a along each axis, and a broadcast copy of b, with their formulas.
 func checkSums[T Float](t *testing.T, a, b Matrix[T]) {
 	t.Helper()
 	full, ok := Broadcast(a.Shape(), b.Shape())
@@ -177,10 +186,11 @@ func TestElementwiseOperationsAndSumsMatchTheirFormulas(t *testing.T) {
 
 func testOperations[T Float](t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	operand := func(s Shape) Matrix[T] { // sometimes contains infinities, NaN or −0
+	special := []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1)}
+	operand := func(s Shape) Matrix[T] { // half of the operands contain up to three special values
 		m := eighths[T](rng, s)
 		for range rng.IntN(2) * rng.IntN(4) * min(1, len(m.Data)) {
-			m.Data[rng.IntN(len(m.Data))] = T([]float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1)}[rng.IntN(4)])
+			m.Data[rng.IntN(len(m.Data))] = T(special[rng.IntN(4)])
 		}
 		return m
 	}
@@ -198,8 +208,8 @@ func testOperations[T Float](t *testing.T) {
 	}
 }
 
-// Sum must add the elements of a row from left to right, and rows from top to bottom. AddSum and AddMulSum
-// must add the complete sum of a row to the destination.
+// Sum must add the elements of a row from left to right, and rows from top to bottom. AddSum and AddMulSum must add
+// the complete sum of a row to the destination.
 func TestSumsHaveAFixedOrder(t *testing.T) {
 	onEachLevel(t, testOrder[float32], testOrder[float64])
 }

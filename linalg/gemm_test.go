@@ -24,8 +24,8 @@ func columns[T Float](m Matrix[T], lo, hi int) Matrix[T] {
 	return formula[T](Shape{m.Rows, hi - lo}, func(i, j int) float64 { return float64(m.At(i, lo+j)) })
 }
 
-// products returns, by name, a function for each matrix product of the package. The function computes a product of a
-// [m×k] and b [k×n]. It first transposes a or b if the matrix product expects the transpose.
+// products returns a function for each matrix product of the package, with its name as the key. The function computes a
+// product of a [m×k] and b [k×n]. If the matrix product expects a transpose, the function transposes the operand first.
 func products[T Float]() map[string]func(dst, a, b, bias Matrix[T]) {
 	type m = Matrix[T]
 	return map[string]func(dst, a, b, bias m){
@@ -51,7 +51,7 @@ func testProducts[T Float](t *testing.T) {
 			dst.Fill(0.5)
 			product(dst, a, b, bias)
 			compare(t, dst, formula[T](Shape{m, n}, func(i, j int) float64 {
-				sum := map[string]float64{"AddMatMulTB": 0.5, "Affine": float64(bias.Data[i])}[name]
+				sum := map[string]float64{"AddMatMulTB": 0.5, "Affine": float64(bias.Data[i])}[name] // else 0
 				for p := range k {
 					sum += at(a, i, p) * at(b, p, j)
 				}
@@ -70,8 +70,8 @@ func testProducts[T Float](t *testing.T) {
 }
 
 // AddMatMulTB must add the complete sum to dst at once. Here the sum has 400 terms of 1/256. Above 2⁵³, consecutive
-// float64 numbers differ by 2, so 2⁵³ + 400/256 is rounded to 2⁵³ + 2. If the sums of blocks of 192 terms were added
-// one after the other, each would be less than 1, and dst would remain 2⁵³.
+// float64 numbers differ by 2, so 2⁵³ + 400/256 is rounded to 2⁵³ + 2. If AddMatMulTB added the sums of blocks of 192
+// terms to dst one after the other, each of these sums would be less than 1, and dst would remain 2⁵³.
 func TestAddMatMulTBAddsTheCompleteSum(t *testing.T) {
 	const terms = 2*kBlock + 16
 	dst, a, b := New[float64](1, 1), New[float64](1, terms), New[float64](1, terms)
@@ -84,8 +84,8 @@ func TestAddMatMulTBAddsTheCompleteSum(t *testing.T) {
 	}
 }
 
-// The bits of an element must depend neither on the number of goroutines nor on which other elements are
-// computed, even if its sum is divided into blocks.
+// The bits of an element must not depend on the number of goroutines or on the other elements that are computed, even
+// if the sum of its products is divided into blocks.
 func TestLongSumsHaveTheSameBitsOnEveryPath(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	const m, n, k = 150, 103, 3*kBlock + 5 // at least two goroutines
@@ -105,7 +105,8 @@ func TestLongSumsHaveTheSameBitsOnEveryPath(t *testing.T) {
 			runtime.GOMAXPROCS(1)
 			compare(t, run(3, 0, n), whole.RowRange(0, 3), 0, level+", three rows: "+name, a, b)
 			for _, cols := range []int{1, 16, 37} {
-				compare(t, run(m-5, 11, 11+cols), columns(whole, 11, 11+cols), 0, fmt.Sprintf("%s, %d columns: %s", level, cols, name), a, b)
+				what := fmt.Sprintf("%s, %d columns: %s", level, cols, name)
+				compare(t, run(m-5, 11, 11+cols), columns(whole, 11, 11+cols), 0, what, a, b)
 			}
 		}
 	})

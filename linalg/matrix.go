@@ -1,15 +1,14 @@
-// Package linalg implements dense matrices of float32 or float64 numbers and the matrix operations of
-// neural networks, flows and their gradients.
+// Package linalg implements float32 and float64 matrices and operations of neural networks, flows and their gradients.
 //
-// A batch is a row-major matrix [features × samples], so the samples of one feature are contiguous in
-// memory. Each sample is a column, as in the HVAE paper, and a dense layer is the product W·X.
+// A batch is a row-major matrix [features × samples], so the samples of one feature are contiguous in memory. Each
+// sample is a column, as in the HVAE paper, and a dense layer is the product W·X.
 //
-// Start with Matrix in this file. The file elementwise.go contains the broadcasting operations, sums.go
-// contains sums along axes, gemm.go contains matrix products, and parallel.go contains parallel loops.
+// Start with Matrix in this file. The file elementwise.go contains the broadcasting operations, sums.go contains sums
+// along axes, gemm.go contains matrix products, and parallel.go contains parallel loops.
 //
-// Package internal/kernel implements the inner loops of these operations, in plain Go and with SIMD
-// instructions. All instruction sets give the same bits. In float32, plain Go rounds differently. In float64, plain Go and
-// SIMD give the same bits on the same machine, except for Exp, Log, Tanh, Sigmoid, Softplus and SoftplusSigmoid.
+// Package internal/kernel implements the inner loops of these operations, in plain Go and with SIMD instructions. All
+// instruction sets give the same bits. In float32, plain Go rounds differently. In float64, plain Go and SIMD give
+// the same bits on the same machine, except for Exp, Log, Tanh, Sigmoid, Softplus and SoftplusSigmoid.
 //
 // Operations write to their first argument, the destination. The destination of an elementwise operation may be an
 // operand of the same shape; other destinations must not overlap an operand. If the shapes of the arguments do not
@@ -27,8 +26,8 @@ import (
 // Float is the type constraint for matrix elements.
 type Float = kernel.Float
 
-// A Matrix is a dense matrix in row-major order: element (i, j) is Data[i*Cols+j], and len(Data)
-// is Rows*Cols. As with a slice, a copy of a Matrix shares the elements of the original.
+// A Matrix is a dense matrix in row-major order: element (i, j) is Data[i*Cols+j], and len(Data) is Rows*Cols. As
+// with a slice, a copy of a Matrix shares the elements of the original.
 type Matrix[T Float] struct {
 	Rows, Cols int
 	Data       []T
@@ -42,8 +41,7 @@ func New[T Float](rows, cols int) Matrix[T] {
 	return Matrix[T]{rows, cols, make([]T, rows*cols)}
 }
 
-// Of returns a rows × cols matrix that stores its elements in data, without copying. It panics if
-// len(data) is not rows*cols.
+// Of returns a rows × cols matrix that stores its elements in data. It panics if len(data) is not rows*cols.
 func Of[T Float](rows, cols int, data []T) Matrix[T] {
 	if rows < 0 || cols < 0 || len(data) != rows*cols {
 		panic(fmt.Sprintf("linalg: Of: %d elements cannot be viewed as [%d×%d]", len(data), rows, cols))
@@ -83,16 +81,15 @@ func (m Matrix[T]) Fill(v T) {
 // A Shape holds the dimensions of a matrix. Package fmt prints it as [rows×cols].
 type Shape struct{ Rows, Cols int }
 
-// Shape returns the dimensions of m. Its receiver is a pointer, because copying m would slow down
-// operations on small matrices.
+// Shape returns the dimensions of m. Its receiver is a pointer, because a copy of m would slow down small operations.
 func (m *Matrix[T]) Shape() Shape { return Shape{m.Rows, m.Cols} }
 
 // String returns the shape as [rows×cols].
 func (s Shape) String() string { return fmt.Sprintf("[%d×%d]", s.Rows, s.Cols) }
 
-// Broadcast returns the shape of the result of an elementwise operation on operands of shapes a
-// and b, and whether the shapes are compatible. Two shapes are compatible if, along each axis, the
-// lengths are equal or one length is 1. An operand of length 1 is repeated along that axis.
+// Broadcast returns the shape of the result of an elementwise operation on operands of shapes a and b, and reports
+// whether the shapes are compatible. Two shapes are compatible if, along each axis, their lengths are equal or one
+// length is 1. An operand of length 1 is repeated along that axis.
 func Broadcast(a, b Shape) (s Shape, ok bool) {
 	s = a
 	if a.Rows == 1 {
@@ -109,8 +106,8 @@ func (s Shape) broadcastsTo(full Shape) bool {
 	return (s.Rows == full.Rows || s.Rows == 1) && (s.Cols == full.Cols || s.Cols == 1)
 }
 
-// strides returns the strides of m broadcast to shape full: element (i, j) is m.Data[i*row +
-// j*col]. The stride along an axis is 0 if m must be repeated along this axis.
+// strides returns the strides of m broadcast to shape full: element (i, j) is m.Data[i*row + j*col]. The stride along
+// an axis is 0 if m must be repeated along this axis.
 func (m *Matrix[T]) strides(full Shape) (row, col int) {
 	if m.Rows == full.Rows {
 		row = m.Cols
@@ -122,8 +119,8 @@ func (m *Matrix[T]) strides(full Shape) (row, col int) {
 }
 
 // Vectors returns the name of the SIMD kernels in use: avx512 or avx2 on amd64, neon on arm64, or none for plain Go.
-// The environment variable HVAE_SIMD selects the kernels when the program starts. If it is unset, the program uses the
-// best kernels that the processor supports. If it does not name supported kernels, the program also uses the best
+// The environment variable HVAE_SIMD selects the kernels when the program starts. If it is unset, the program uses
+// the best kernels that the processor supports. If it does not name supported kernels, the program also uses the best
 // kernels, and Vectors returns an error. A command should then exit, but a library may ignore the error.
 func Vectors() (name string, err error) { return kernel.Level() }
 

@@ -20,7 +20,7 @@ func TestViewsShareElements(t *testing.T) {
 	}
 }
 
-func TestMismatchedShapesPanicAndNameThem(t *testing.T) {
+func TestMismatchedShapesPanicWithAMessageThatContainsThem(t *testing.T) {
 	m := func(r, c int) Matrix[float64] { return New[float64](r, c) }
 	x := make([]float64, 4)
 	for name, f := range map[string]func(){
@@ -34,9 +34,9 @@ func TestMismatchedShapesPanicAndNameThem(t *testing.T) {
 		"[2×3] · [2×3]":            func() { MatMul(m(2, 3), m(2, 3), m(2, 3)) },
 		"[2×3]ᵀ · [3×3]":           func() { MatMulTA(m(3, 3), m(2, 3), m(3, 3)) },
 		"[2×3] · [2×2]ᵀ":           func() { MatMulTB(m(2, 2), m(2, 3), m(2, 2), nil) },
-		"· [3×2] and a bias [3":    func() { Affine(m(2, 2), m(2, 3), m(3, 2), m(3, 1)) },
+		"· [3×2] + [3×1] does":     func() { Affine(m(2, 2), m(2, 3), m(3, 2), m(3, 1)) },
 		"Affine: [2×3] · [3×2]":    func() { Affine(m(2, 3), m(2, 3), m(3, 2), m(2, 1)) },
-		"do not give [2×3]":        func() { MatMul(m(2, 3), m(2, 3), m(3, 2)) },
+		"does not give [2×3]":      func() { MatMul(m(2, 3), m(2, 3), m(3, 2)) },
 		"MatMulTB: [2×3] · [4×":    func() { AddMatMulTB(m(2, 3), m(2, 3), m(4, 3), make([]float64, 12)) },
 		"blocks of 2 rows":         func() { TransposeBlocks(m(3, 2), m(3, 2), 2) },
 		"blocks of 0 rows":         func() { TransposeBlocks(m(3, 2), m(3, 2), 0) },
@@ -66,8 +66,7 @@ func TestMismatchedShapesPanicAndNameThem(t *testing.T) {
 
 func TestVectorsNamesTheKernelsInUse(t *testing.T) {
 	name, err := Vectors()
-	// Each iteration performs a multiply-add, which counts as two operations, in every lane of 12
-	// vectors on amd64 or 24 vectors on arm64.
+	// An iteration performs a multiply-add (two operations) in every lane of 12 vectors on amd64 or 24 vectors on arm64.
 	want := map[string]int{"none": 0, "avx2": 2 * 8 * 12, "avx512": 2 * 16 * 12, "neon": 2 * 4 * 24}[name]
 	if n := PeakLoop(3); err != nil || n != 3*want {
 		t.Errorf("Vectors() = %s, %v; PeakLoop(3) = %d, want %d", name, err, n, 3*want)

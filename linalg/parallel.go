@@ -14,10 +14,9 @@ var busy atomic.Int32
 // For divides the indices 0 to n-1 into chunks and calls body(lo, hi) for each chunk, which consists of the indices lo
 // to hi-1. The calls run on up to GOMAXPROCS goroutines. For returns when all calls have returned.
 //
-// If n < 2·grain, if grain is 0, or if other calls to For use all cores, there is a single chunk, which
-// runs on the calling goroutine. A nested loop is therefore cheap. Otherwise, each chunk has at least
-// grain indices. The chunk bounds depend on the number of cores and their load. For reproducible
-// results, the computation for an index must not depend on the chunk bounds.
+// If n < 2·grain, if grain is 0, or if other calls to For use all cores, For runs a single chunk on the calling
+// goroutine. Nested loops are therefore cheap. Otherwise, each chunk has at least grain indices. The bounds depend on
+// the number of cores and their load. For reproducible results, the computation for an index must not depend on them.
 //
 // If body panics, For waits for all chunks. It then panics with the same value or, if body panicked on a goroutine
 // other than the caller's, with an error that contains the value and the stack trace of that goroutine.
@@ -54,11 +53,7 @@ func For(n, grain int, body func(lo, hi int)) {
 	body(0, n/chunks)
 }
 
-// Serial reports whether For would not divide a loop now. A caller can then call the body directly, without allocating a
-// closure.
-func Serial(n, grain int) bool { return chunks(n, grain) <= 1 }
-
-// chunks returns the number of chunks into which For divides a loop. A result below 1 also means a single chunk.
+// chunks returns the number of chunks that For would now use for a loop. A result below 1 also means one chunk.
 func chunks(n, grain int) int {
 	if grain <= 0 {
 		return 1

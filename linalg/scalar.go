@@ -23,11 +23,12 @@ func LogSumExp(x []float64) float64 {
 
 // MeanSE returns the mean of x and its standard error √(Σ(xᵢ − x̄)²/n/(n − 1)), which is NaN for a single element.
 func MeanSE(x []float64) (mean, se float64) {
-	n, squares := float64(len(x)), 0.0
+	n := float64(len(x))
 	for _, v := range x {
 		mean += v
 	}
 	mean /= n
+	squares := 0.0
 	for _, v := range x {
 		squares += (v - mean) * (v - mean)
 	}

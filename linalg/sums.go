@@ -26,11 +26,10 @@ func Sum[T Float](dst, a Matrix[T]) {
 	}
 }
 
-// MulSum sets dst to the sum of a ⊙ b along each axis on which dst has length 1, as in Sum, but does not store
-// the product. The operands broadcast as in Mul. If dst has one element, it receives the dot product.
+// MulSum sets dst to the sum of a ⊙ b along each axis on which dst has length 1, like Sum. It does not store the
+// product. The operands broadcast as in Mul. If dst has one element, it receives the dot product.
 //
-// If y = a ⊙ b and g is the gradient with respect to y, then MulSum(da, g, b) sets da, which has the shape of
-// a, to the gradient with respect to a.
+// If y = a ⊙ b and g is the gradient with respect to y, MulSum(da, g, b) sets da to the gradient with respect to a.
 func MulSum[T Float](dst, a, b Matrix[T]) {
 	full, ok := Broadcast(a.Shape(), b.Shape())
 	if !ok || !dst.Shape().broadcastsTo(full) {
@@ -61,8 +60,7 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 	}
 }
 
-// AddSum adds the sum of each row of a [m×n] to dst [m×1]. The result is bit-identical to the
-// result of Sum followed by Add.
+// AddSum adds the sum of each row of a [m×n] to dst [m×1], with the same bits as Sum followed by Add.
 func AddSum[T Float](dst, a Matrix[T]) {
 	if dst.Shape() != (Shape{a.Rows, 1}) {
 		panic(fmt.Sprintf("linalg: AddSum: cannot add the sums of the rows of %v to %v", a.Shape(), dst.Shape()))
@@ -74,18 +72,22 @@ func AddSum[T Float](dst, a Matrix[T]) {
 // The result is bit-identical to the result of MulSum followed by Add.
 func AddMulSum[T Float](dst, a, b Matrix[T]) {
 	if a.Shape() != b.Shape() || dst.Shape() != (Shape{a.Rows, 1}) {
-		panic(fmt.Sprintf("linalg: AddMulSum: cannot add the dot products of the rows of %v and %v to %v", a.Shape(), b.Shape(), dst.Shape()))
+		panic(fmt.Sprintf("linalg: AddMulSum: cannot add the dot products of the rows of %v and %v to %v",
+			a.Shape(), b.Shape(), dst.Shape()))
 	}
 	kernel.AddDots(dst.Data, 1, a.Data, a.Cols, b.Data, b.Cols, a.Rows, a.Cols)
 }
 
 // Finite reports whether every element of m is finite.
 func Finite[T Float](m Matrix[T]) bool {
-	// Compute 128 sums of 0·x for elements x of m. The product is NaN if x is NaN or infinite, and otherwise zero.
+	// Compute 128 sums of 0·x for elements x of m. The product 0·x is NaN if x is NaN or infinite, and otherwise zero.
 	var sums [128]T
 	rows := len(m.Data) / len(sums)
 	kernel.AddRows(sums[:], 0, m.Data, rows)
 	notFinite := func(x T) bool { return x-x != 0 }
 	rest := m.Data[rows*len(sums):]
-	return (rows == 0 || !slices.ContainsFunc(sums[:], notFinite)) && !slices.ContainsFunc(rest, notFinite)
+	if rows > 0 && slices.ContainsFunc(sums[:], notFinite) {
+		return false
+	}
+	return !slices.ContainsFunc(rest, notFinite)
 }

@@ -1,6 +1,6 @@
-// Package random provides random streams. Each stream is determined by a key, which consists of a seed,
-// a purpose (such as "mnist shuffle") and indices. If each task of a parallel program uses a separate stream,
-// the results do not depend on the order in which tasks run.
+// Package random provides random streams. Each stream is determined by a key, which consists of a seed, a purpose
+// (such as "mnist shuffle") and indices. If each task of a parallel program uses a separate stream, the results do
+// not depend on the order in which tasks run.
 package random
 
 import (
@@ -37,8 +37,7 @@ func NewBatch(seed uint64, purpose string, index ...int) Batch {
 	return Batch{a, b}
 }
 
-// Start sets pcg to the start of the stream of the given column. Columns are counted from 0. Streams of columns are
-// independent.
+// Start sets pcg to the start of the stream of a column. Columns are counted from 0. Their streams are independent.
 func (b Batch) Start(pcg *rand.PCG, column int) {
 	const gamma = 0x9e3779b97f4a7c15
 	pcg.Seed(mix(b.a+gamma*uint64(column+1)), mix(b.b+gamma*uint64(column+1)))

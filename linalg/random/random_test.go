@@ -23,9 +23,10 @@ func TestStreamsDependOnTheirKeys(t *testing.T) {
 		"1 noise 2 3 0": draw(1, "noise", 2, 3, 0), "1 noise 2 3 1": draw(1, "noise", 2, 3, 1),
 		"1 noise 2 3 4 5 6": draw(1, "noise", 2, 3, 4, 5, 6), "1 noise 2 3 4 5 7": draw(1, "noise", 2, 3, 4, 5, 7),
 		// The stream must depend on all bits of the seed and the indices, and on the whole purpose string.
-		"1 + 2³² noise 2 3": draw(1+1<<32, "noise", 2, 3), "1 noise 2 3+2⁸": draw(1, "noise", 2, 3+1<<8), "1 noise 2+2¹⁶ 3": draw(1, "noise", 2+1<<16, 3),
-		"1 12345678noise": draw(1, "12345678noise"), "1 noise with these bytes as index": draw(1, "noise", 0x3837363534333231),
-		"1 a long purpose 1": draw(1, "a long purpose, the first of two"), "1 a long purpose 2": draw(1, "a long purpose, the first of twins"),
+		"1 + 2³² noise 2 3": draw(1+1<<32, "noise", 2, 3), "1 noise 2 3+2⁸": draw(1, "noise", 2, 3+1<<8),
+		"1 noise 2+2¹⁶ 3": draw(1, "noise", 2+1<<16, 3), "1 12345678noise": draw(1, "12345678noise"),
+		"1 long 1": draw(1, "a long purpose, the first of two"), "1 long 2": draw(1, "a long purpose, the first of twins"),
+		"1 noise with index 12345678": draw(1, "noise", 0x3837363534333231), // its bytes spell 12345678
 	} {
 		if other, ok := seen[v]; ok {
 			t.Errorf("the keys %q and %q give the same stream", name, other)
@@ -34,15 +35,19 @@ func TestStreamsDependOnTheirKeys(t *testing.T) {
 	}
 }
 
-// The noise of different columns must be uncorrelated, both within a batch and across batches.
+// The noise of different columns must be uncorrelated, within a batch and across batches.
 func TestColumnsOfABatchHaveSeparateStreams(t *testing.T) {
 	const columns, n = 40, 5000
 	var noise [][]float64
-	for _, b := range []random.Batch{random.NewBatch(1, "noise", 2), random.NewBatch(1, "noise", 3), random.NewBatch(2, "noise", 2), random.NewBatch(1, "data", 2)} {
+	for _, b := range []random.Batch{
+		random.NewBatch(1, "noise", 2), random.NewBatch(1, "noise", 3),
+		random.NewBatch(2, "noise", 2), random.NewBatch(1, "data", 2),
+	} {
 		for j := range columns {
 			var pcg rand.PCG
 			b.Start(&pcg, j)
-			rng, x := rand.New(&pcg), make([]float64, n)
+			rng := rand.New(&pcg)
+			x := make([]float64, n)
 			for i := range x {
 				x[i] = rng.NormFloat64()
 			}
@@ -65,7 +70,7 @@ func TestColumnsOfABatchHaveSeparateStreams(t *testing.T) {
 	random.NewBatch(1, "noise", 2).Start(&a, 7)
 	random.NewBatch(1, "noise", 2).Start(&b, 7)
 	if a.Uint64() != b.Uint64() {
-		t.Error("two streams with the same key and column differ")
+		t.Error("two streams with the same key and the same column differ")
 	}
 }
 

@@ -53,7 +53,6 @@ func softplusSigmoid(f *formula, x []*value) []*value {
 	return []*value{f.sigmoid(x[0], e), f.softplus(x[0], e)}
 }
 
-// adamax returns the results of a step of the optimiser Adamax; see Adamax in package linalg.
 func adamax(f *formula, x []*value) []*value {
 	p, m, u, g, beta1, rest1, beta2, rate, epsilon := x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8]
 	m = f.fma(rest1, g, f.mul(m, beta1))
@@ -61,12 +60,14 @@ func adamax(f *formula, x []*value) []*value {
 	return []*value{f.fma(rate, f.div(m, f.add(u, epsilon)), p), m, u}
 }
 
-// elementwise returns the assembly file with the elementwise kernels.
 func elementwise(arch *architecture) string {
-	w := newFile(arch, "elementwise", "These kernels compute elementwise functions; see elementwise.go and elementwiseArgs.",
+	w := newFile(arch, "elementwise",
+		"These kernels compute elementwise functions; see elementwise.go and elementwiseArgs.",
 		"y: address of y", "a: address of a", "b: address of b", "c: address of c",
-		"done: number of bytes done", "left: number of elements left", "constants, temp: address of the constants (arm64), temporary (amd64)")
-	for _, w.isa = range arch.sets {
+		"done: number of bytes done", "left: number of elements left",
+		"constants, temp: address of the constants (arm64), temporary (amd64)")
+	for _, set := range arch.sets {
+		w.isa = set
 		for _, k := range elementwiseKernels {
 			w.elementwiseKernel(k)
 		}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A formula computes vectors from vectors. Its methods append operations, whose operands are values. When the formula is
-// complete, the method emit emits its operations and assigns vector registers to their results.
+// A formula computes vectors from vectors. Its methods append operations, and the operands of an operation are
+// values. The method emit assigns vector registers to the results of all operations and emits the code.
 type formula struct {
 	*assembler
 	operations []*value
@@ -32,8 +32,8 @@ func newFormula(w *assembler) *formula {
 	return f
 }
 
-// loaded returns a value for a vector that the caller has loaded into a register. The number of additional readers is 1 if
-// the register must keep the vector, and otherwise 0.
+// loaded returns a value for a vector that the caller has loaded into a register. The argument readers is 1 if the
+// register must keep the vector after the last operation, and otherwise 0.
 func (f *formula) loaded(register, readers int) *value {
 	f.used[register] = true
 	return &value{register: register, readers: readers}
@@ -55,7 +55,7 @@ func (f *formula) add(a, b *value) *value { return f.op("add", a, b) }
 func (f *formula) sub(a, b *value) *value { return f.op("sub", a, b) }
 func (f *formula) mul(a, b *value) *value { return f.op("mul", a, b) }
 func (f *formula) div(a, b *value) *value { return f.op("div", a, b) }
-func (f *formula) max(a, b *value) *value { return f.op("max", a, b) } // see vectorInstructions for NaN
+func (f *formula) max(a, b *value) *value { return f.op("max", a, b) } // vectorInstructions describes NaN
 func (f *formula) min(a, b *value) *value { return f.op("min", a, b) }
 func (f *formula) and(a, b *value) *value { return f.op("and", a, b) }
 func (f *formula) or(a, b *value) *value  { return f.op("or", a, b) }
@@ -71,7 +71,7 @@ func (f *formula) shift(a *value, n int) *value {
 	return f.apply(&value{operation: "shift", arguments: []*value{a}, shift: n})
 }
 
-// choose returns a in the elements where x < y, and b in the other elements, such as those where x or y is NaN.
+// choose returns a in the elements where x < y, and b in all other elements, for example where x or y is NaN.
 func (f *formula) choose(x, y, a, b *value) *value { return f.op("choose", x, y, a, b) }
 
 // emit emits the operations. The outputs stay in their registers.
@@ -99,7 +99,6 @@ func (f *formula) emit(outputs ...*value) {
 	}
 }
 
-// allocate returns a free register.
 func (f *formula) allocate() int {
 	for r, used := range f.used {
 		if !used {
@@ -110,7 +109,7 @@ func (f *formula) allocate() int {
 	panic(fmt.Sprintf("%s: no register left", f.name))
 }
 
-// read returns a register that holds v. It emits code that loads a constant into a free register.
+// read returns a register that holds v. If v is a constant, it emits code that loads v into a free register.
 func (f *formula) read(v *value) int {
 	if v.constant != nil {
 		v.register = f.allocate()
@@ -124,19 +123,19 @@ func (f *formula) read(v *value) int {
 	return v.register
 }
 
-// release frees the registers of the arguments of an operation that no other operation reads. A constant is loaded again
-// for each operation.
+// release frees the registers of arguments that no later operation reads. Each operation loads its constants again.
 func (f *formula) release(arguments []*value) {
 	for _, a := range arguments {
-		if a.readers--; a.register >= 0 && (a.readers == 0 || a.constant != nil) {
+		a.readers--
+		if a.register >= 0 && (a.readers == 0 || a.constant != nil) {
 			f.used[a.register] = false
 			a.register = -1
 		}
 	}
 }
 
-// instruction emits the instruction d = x ∘ y with the given name in the table vectorInstructions. On amd64, form replaces
-// the digits 231 in the name. With AVX-512, a constant y remains in memory.
+// instruction emits the instruction d = x ∘ y with the given name in the table vectorInstructions. On amd64, form
+// replaces the digits 231 in the name. With AVX-512, a constant y remains in memory.
 func (f *formula) instruction(name, form string, x int, y *value, d int) {
 	if f.architecture == arm64 {
 		f.vector(name, x, f.read(y), d)
@@ -150,11 +149,11 @@ func (f *formula) instruction(name, form string, x int, y *value, d int) {
 	f.assembler.op("%s %s, %s, %s", mnemonic, f.v(f.read(y)), f.v(x), f.v(d))
 }
 
-// overwrites reports whether the operation being emitted is the last to read v, so that it may overwrite its register.
+// overwrites reports whether the operation being emitted is the last to read v, and thus may overwrite its register.
 func overwrites(v *value) bool { return v.readers == 1 || v.constant != nil }
 
-// overwrite returns a register that holds v and that the operation being emitted may overwrite: the register of v, if
-// the operation is the last to read v, or else a copy.
+// overwrite returns a register that holds v and that the operation being emitted may overwrite. If the operation is
+// the last to read v, this is the register of v. Otherwise, the register holds a copy.
 func (f *formula) overwrite(v *value) int {
 	r := f.read(v)
 	if overwrites(v) {

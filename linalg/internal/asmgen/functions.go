@@ -2,7 +2,7 @@ package main
 
 import "math"
 
-// Constants of the functions below, for float32 and float64, by the size of an element in bytes.
+// Constants of the functions below. The keys are the sizes of an element in bytes: 4 for float32 and 8 for float64.
 var (
 	mantissaBits = map[int]int{4: 23, 8: 52}
 	exponentBias = map[int]float64{4: 127, 8: 1023}
@@ -36,12 +36,12 @@ var (
 // tail of package kernel, whose comment states the reason for the value.
 const tail = 44
 
-// bits returns the constant with the given bits, and number the constant x rounded to the type of the elements.
+// bits returns the constant with the given bits. The method float returns x, rounded to the type of the elements.
 func (f *formula) bits(bits uint64) *value {
 	return &value{constant: &constant{bits, f.size}, register: -1}
 }
 
-func (f *formula) number(x float64) *value {
+func (f *formula) float(x float64) *value {
 	if f.size == 4 {
 		return f.bits(uint64(math.Float32bits(float32(x))))
 	}
@@ -50,38 +50,37 @@ func (f *formula) number(x float64) *value {
 
 func (f *formula) signBit() *value { return f.bits(1 << (8*f.size - 1)) }
 
-// abs returns |x|.
 func (f *formula) abs(x *value) *value { return f.and(x, f.bits(1<<(8*f.size-1)-1)) }
 
 // polynomial returns Σ_i coefficients[i]·xⁱ.
 func (f *formula) polynomial(coefficients []float64, x *value) *value {
 	last := len(coefficients) - 1
-	p := f.number(coefficients[last])
+	p := f.float(coefficients[last])
 	for i := last - 1; i >= 0; i-- {
-		p = f.fma(p, x, f.number(coefficients[i]))
+		p = f.fma(p, x, f.float(coefficients[i]))
 	}
 	return p
 }
 
-// reduce returns n, the integer nearest to x/log 2, and the remainder x − n·log 2 as the sum of a number and a multiple of
-// n: x − n·log 2 = rest − n·log2Low. It also returns a number whose lowest bits, interpreted as an integer, are bias + n. It
-// adds m = 1.5·2^23 or 1.5·2^52 to x/log 2, which rounds the sum to an integer.
+// reduce returns n, the integer nearest to x/log 2, and a value rest with x − n·log 2 = rest − n·log2Low. It also
+// returns a value whose lowest bits, interpreted as an integer, are bias + n. The sum x/log 2 + m is rounded to an
+// integer, because m is large: 1.5·2²³ + bias in float32 and 1.5·2⁵² + bias in float64.
 func (f *formula) reduce(x *value, bias float64) (n, rest, bits *value) {
 	m := math.Ldexp(1.5, mantissaBits[f.size]) + bias
-	bits = f.add(f.mul(x, f.number(math.Log2E)), f.number(m))
-	n = f.sub(bits, f.number(m))
-	return n, f.fnma(n, f.number(log2High[f.size]), x), bits
+	bits = f.add(f.mul(x, f.float(math.Log2E)), f.float(m))
+	n = f.sub(bits, f.float(m))
+	return n, f.fnma(n, f.float(log2High[f.size]), x), bits
 }
 
-// exp returns eˣ = eʳ·2ⁿ. It multiplies by powers of two twice, because 2ⁿ may be outside the range of normal numbers.
+// exp returns eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2. It multiplies by 2^⌊n/2⌋ and then by 2^⌈n/2⌉,
+// because 2ⁿ may be outside the range of normal numbers.
 func (f *formula) exp(x *value) *value {
-	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
-	limits := map[int][2]float64{4: {-104, 89}, 8: {-746, 710}}[f.size] // beyond, eˣ is 0 or ∞
-	x = f.min(f.number(limits[1]), f.max(f.number(limits[0]), x))
+	limits := map[int][2]float64{4: {-104, 89}, 8: {-746, 710}}[f.size] // outside these limits, eˣ is 0 or ∞
+	x = f.min(f.float(limits[1]), f.max(f.float(limits[0]), x))
 	n, rest, bits := f.reduce(x, 2*exponentBias[f.size])
-	r := f.fnma(n, f.number(log2Low[f.size]), rest)
+	r := f.fnma(n, f.float(log2Low[f.size]), rest)
 	y := f.polynomial(append([]float64{1, 1}, expSeries[f.size]...), r)
-	// 2ⁿ = 2^⌊n/2⌋·2^⌈n/2⌉; the bits of 2ⁿ are n + bias, shifted left
+	// The bits of 2ⁿ are n + bias, shifted left.
 	half := f.shift(bits, -1)
 	rest = f.subInt(bits, half)
 	y = f.mul(y, f.shift(half, mantissaBits[f.size]))
@@ -96,67 +95,65 @@ func (f *formula) expOfMinusAbs(x *value) *value {
 	}
 	// e^−|x| = eʳ·2ⁿ for n = round(−|x|/log 2) and r = −|x| − n·log 2
 	n, rest, bits := f.reduce(x, exponentBias[4])
-	r := f.fnma(n, f.number(log2Low[4]), rest)
+	r := f.fnma(n, f.float(log2Low[4]), rest)
 	y := f.polynomial(append([]float64{1, 1}, expSeries[4]...), r)
-	return f.choose(x, f.number(-tail), f.number(0), f.mul(y, f.shift(bits, mantissaBits[4])))
+	return f.choose(x, f.float(-tail), f.float(0), f.mul(y, f.shift(bits, mantissaBits[4])))
 }
 
 // softplus returns max(x, 0) + log(1 + e) for e = exp(−|x|). In float64, it computes log(1 + e) as log(1 + g) or, for
 // e ≥ √2 − 1, as log 2 + log(1 + g) with 2·(1 + g) = 1 + e.
 func (f *formula) softplus(x, e *value) *value {
-	positive := f.max(f.number(0), x)
+	positive := f.max(f.float(0), x)
 	if f.size == 4 {
 		return f.fma(f.polynomial(log1pSeries, e), e, positive)
 	}
-	middle := f.number(math.Sqrt2 - 1)
-	g := f.choose(e, middle, e, f.mul(f.sub(e, f.number(1)), f.number(0.5)))
-	return f.add(f.logSum(f.choose(e, middle, f.number(0), f.number(1)), g), positive)
+	middle := f.float(math.Sqrt2 - 1)
+	g := f.choose(e, middle, e, f.mul(f.sub(e, f.float(1)), f.float(0.5)))
+	return f.add(f.logSum(f.choose(e, middle, f.float(0), f.float(1)), g), positive)
 }
 
 // sigmoid returns 1/(1 + e), or e/(1 + e) for negative x, given e = exp(−|x|).
 func (f *formula) sigmoid(x, e *value) *value {
-	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
-	return f.div(f.choose(x, f.number(0), e, f.number(1)), f.add(e, f.number(1)))
+	return f.div(f.choose(x, f.float(0), e, f.float(1)), f.add(e, f.float(1)))
 }
 
 // tanh returns tanh x = ±(1 − e)/(1 + e) for e = e^−2|x| = 2ⁿ + q·2ⁿ with q = eʳ − 1. For small x, n is 0 and 1 − e is
 // −q, which is accurate.
 func (f *formula) tanh(x *value) *value {
-	// e^−2|x| = 2ⁿ + q·2ⁿ with q = eʳ − 1
-	limit := map[int]float64{4: 10, 8: 20}[f.size] // beyond, tanh x is ±1
-	y := f.mul(f.min(f.number(limit), f.abs(x)), f.number(-2))
+	limit := map[int]float64{4: 10, 8: 20}[f.size] // for |x| ≥ limit, tanh x is ±1
+	y := f.mul(f.min(f.float(limit), f.abs(x)), f.float(-2))
 	n, rest, bits := f.reduce(y, exponentBias[f.size])
-	r := f.fnma(n, f.number(log2Low[f.size]), rest)
-	rounding := f.fnma(n, f.number(log2Low[f.size]), f.sub(rest, r)) // the exact remainder is r + rounding
+	r := f.fnma(n, f.float(log2Low[f.size]), rest)
+	rounding := f.fnma(n, f.float(log2Low[f.size]), f.sub(rest, r)) // the exact remainder is r + rounding
 	q := f.add(r, f.fma(f.polynomial(expSeries[f.size], r), f.mul(r, r), rounding))
 	power := f.shift(bits, mantissaBits[f.size])
 	// tanh |x| = ((1 − 2ⁿ) − q·2ⁿ)/((1 + 2ⁿ) + q·2ⁿ)
-	numerator := f.fnma(power, q, f.sub(f.number(1), power))
-	return f.or(f.div(numerator, f.fma(power, q, f.add(power, f.number(1)))), f.and(x, f.signBit()))
+	numerator := f.fnma(power, q, f.sub(f.float(1), power))
+	return f.or(f.div(numerator, f.fma(power, q, f.add(power, f.float(1)))), f.and(x, f.signBit()))
 }
 
-// log returns log x = n·log 2 + log(1 + g), where x = 2ⁿ·(1 + g) and √½ ≤ 1 + g < √2. A subnormal x is multiplied by a
-// power of two before. The result is NaN for negative x, −∞ for 0, and x for ∞ and NaN.
+// log returns log x = n·log 2 + log(1 + g), where x = 2ⁿ·(1 + g) and √½ ≤ 1 + g < √2. It first multiplies a subnormal
+// x by a power of two. The result is NaN for negative x, −∞ for 0, and x for ∞ and NaN.
 func (f *formula) log(x *value) *value {
 	bits := mantissaBits[f.size]
 	bias, m := exponentBias[f.size], math.Ldexp(1, bits)
-	y := f.choose(x, f.number(smallest[f.size]), f.mul(x, f.number(m)), x)
+	y := f.choose(x, f.float(smallest[f.size]), f.mul(x, f.float(m)), x)
 	shifted := f.addInt(y, f.bits(uint64(bias)<<bits-sqrtHalf[f.size]))
-	n := f.or(f.shift(shifted, -bits), f.number(m)) // m + bias + n
-	n = f.sub(n, f.choose(x, f.number(smallest[f.size]), f.number(m+bias+float64(bits)), f.number(m+bias)))
-	g := f.sub(f.addInt(f.and(shifted, f.bits(1<<bits-1)), f.bits(sqrtHalf[f.size])), f.number(1))
+	n := f.or(f.shift(shifted, -bits), f.float(m)) // m + bias + n
+	n = f.sub(n, f.choose(x, f.float(smallest[f.size]), f.float(m+bias+float64(bits)), f.float(m+bias)))
+	g := f.sub(f.addInt(f.and(shifted, f.bits(1<<bits-1)), f.bits(sqrtHalf[f.size])), f.float(1))
 	y = f.logSum(n, g)
-	y = f.choose(f.number(0), x, y, f.choose(x, f.number(0), f.number(math.NaN()), f.number(math.Inf(-1))))
-	return f.choose(x, f.number(math.Inf(1)), y, x)
+	y = f.choose(f.float(0), x, y, f.choose(x, f.float(0), f.float(math.NaN()), f.float(math.Inf(-1))))
+	return f.choose(x, f.float(math.Inf(1)), y, x)
 }
 
 // logSum returns n·log 2 + log(1 + g) for √½ ≤ 1 + g < √2. With s = g/(2 + g), it computes
 // log(1 + g) = g − (g²/2 − s·(g²/2 + s²·Σ_i logSeries[i]·s²ⁱ)), as in FreeBSD's msun library.
 func (f *formula) logSum(n, g *value) *value {
-	s := f.div(g, f.add(g, f.number(2)))
+	s := f.div(g, f.add(g, f.float(2)))
 	s2 := f.mul(s, s)
-	half := f.mul(f.mul(g, f.number(0.5)), g)
+	half := f.mul(f.mul(g, f.float(0.5)), g)
 	series := f.fma(f.polynomial(logSeries[f.size], s2), s2, half)
-	y := f.sub(g, f.sub(half, f.fma(s, series, f.mul(n, f.number(log2Low[f.size])))))
-	return f.fma(n, f.number(log2High[f.size]), y)
+	y := f.sub(g, f.sub(half, f.fma(s, series, f.mul(n, f.float(log2Low[f.size])))))
+	return f.fma(n, f.float(log2High[f.size]), y)
 }

@@ -11,8 +11,8 @@
 // kernels are formulas: formula.go assigns registers to their intermediate results, and functions.go contains the
 // exponential, the logarithm and related functions.
 //
-// Assembly code refers to the arguments of a kernel by the names of Go struct fields. The Go compiler
-// writes the offsets of the fields to go_asm.h, which the assembly files include.
+// Assembly code refers to the arguments of a kernel by the names of Go struct fields. The Go compiler writes the
+// offsets of the fields to go_asm.h, which the assembly files include.
 package main
 
 import (

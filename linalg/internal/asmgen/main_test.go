@@ -26,14 +26,16 @@ func TestCheckedInFilesAreTheOutputOfTheGenerator(t *testing.T) {
 	}
 }
 
-// TestKernelsChangeNoPointerArgument checks that kernels change no arguments except the counter of quad tiles. The garbage
-// collector may scan the arguments after a kernel has returned, and a changed pointer might be invalid.
+// TestKernelsChangeNoPointerArgument checks that kernels change no arguments except the counter of quad tiles. The
+// garbage collector may scan the arguments after a kernel has returned, and a changed pointer might be invalid.
 func TestKernelsChangeNoPointerArgument(t *testing.T) {
 	found := false
 	for name, text := range files() {
 		// Match instructions whose last operand, the destination, is a kernel argument.
-		for _, m := range regexp.MustCompile(`(?m)^\t[^\n]*[ (](\w+Args_\w+)[^,\n]*\(\w+\)$`).FindAllStringSubmatch(text, -1) {
-			if found = true; m[1] != "tileArgs_left" {
+		pattern := regexp.MustCompile(`(?m)^\t[^\n]*[ (](\w+Args_\w+)[^,\n]*\(\w+\)$`)
+		for _, m := range pattern.FindAllStringSubmatch(text, -1) {
+			found = true
+			if m[1] != "tileArgs_left" {
 				t.Errorf("%s: the instruction %q changes an argument that is not a counter", name, m[0])
 			}
 		}
@@ -43,8 +45,7 @@ func TestKernelsChangeNoPointerArgument(t *testing.T) {
 	}
 }
 
-// TestInstructionsUseAllOperands checks that no instruction of the portable assembly language silently ignores an
-// operand on one architecture.
+// TestInstructionsUseAllOperands checks that no portable instruction ignores an operand on one architecture.
 func TestInstructionsUseAllOperands(t *testing.T) {
 	for _, code := range []string{"RETURN y", "ADD y", "ADD y, y, y", "MOVE other, y", "LOOP y", "MULTIPLY y, y"} {
 		for _, arch := range []*architecture{amd64, arm64} {
@@ -102,10 +103,11 @@ func TestWordsMatchTheirComments(t *testing.T) {
 	}
 }
 
-// TestTheTableOfAVX2ListsOnlyItsKernels checks that no kernel in the table of AVX2 uses registers of AVX-512. On a
-// processor without AVX-512, such a kernel would crash the program.
-func TestTheTableOfAVX2ListsOnlyItsKernels(t *testing.T) {
-	generated, checked := files(), 0
+// TestAVX2KernelsUseNoAVX512Registers checks the kernels in the table of AVX2. On a processor without AVX-512, a kernel
+// with AVX-512 registers would crash the program.
+func TestAVX2KernelsUseNoAVX512Registers(t *testing.T) {
+	generated := files()
+	checked := 0
 	check := func(kind string, index int) {
 		s := generated[kind+"_amd64.s"]
 		name := regexp.MustCompile(fmt.Sprintf(`(?m)^DATA \w+Table<>\+%d\(SB\)/8, \$(\w+)<>`, 8*index)).FindStringSubmatch(s)[1]
@@ -118,7 +120,8 @@ func TestTheTableOfAVX2ListsOnlyItsKernels(t *testing.T) {
 	}
 	_, table, _ := strings.Cut(generated["tables_amd64.go"], "levelAVX2: {")
 	for kind, pattern := range map[string]string{
-		"elementwise": `elementwise: (\d+)`, "peak": `peak: +(\d+)`, "transpose": `\{\d+, (\d+)\}`, "tiles": `\{\d+, \d+, (\d+)\}`,
+		"elementwise": `elementwise: (\d+)`, "peak": `peak: +(\d+)`,
+		"transpose": `\{\d+, (\d+)\}`, "tiles": `\{\d+, \d+, (\d+)\}`,
 	} {
 		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(table, -1) {
 			index, err := strconv.Atoi(m[1])

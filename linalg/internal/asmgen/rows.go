@@ -3,9 +3,9 @@ package main
 // The row kernels process rows of float64. In the Gaussian experiment, a row has only ten numbers, one per draw of a
 // minibatch. Products and sums are rounded separately, so the results are bit-identical to the results of plain Go.
 //
-// On amd64, all row kernels use AVX2, because most loads of wider vectors would cross a boundary between
-// cache lines. They do not use masks, because the load of a row would overlap the masked store of the
-// preceding row, and would have to wait until the store has completed.
+// On amd64, all row kernels use AVX2, because most loads of wider vectors would cross a boundary between cache lines.
+// They do not use masks, because the load of a row would overlap the masked store of the preceding row, and would
+// have to wait until the store has completed.
 
 // A rowKernel is a row kernel. In the formula, x_i is row i of the operand x, or element i if x is a column.
 type rowKernel struct {
@@ -22,7 +22,6 @@ var rowKernels = []rowKernel{
 	{"rowAddDots", "y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four", (*assembler).dots},
 }
 
-// rows returns the assembly file with the row kernels.
 func rows(arch *architecture) string {
 	registers := []string{
 		"y: address of row i of y", "a: address of row i of a", "b: address of row i of b",
@@ -61,8 +60,8 @@ func (w *assembler) blocks(widths []int, f func(n int), addresses ...string) {
 	w.code("block%d:", len(widths))
 }
 
-// mulAdd emits a row kernel that computes y_i = a_i ⊙ b_i + c_i, where a and c are columns or matrices. It processes one
-// block of columns after the other. A row of a block consists of whole vectors and, if necessary, a shorter vector.
+// mulAdd emits a row kernel that computes y_i = a_i ⊙ b_i + c_i, where a and c are columns or matrices. It processes
+// one block of columns after the other. A row of a block consists of whole vectors and, if necessary, a shorter vector.
 func (w *assembler) mulAdd(aColumn, cColumn bool) {
 	const a, c, temp, product = 0, 1, 2, 3
 	lanes := w.bytes / 8
@@ -140,8 +139,8 @@ func (w *assembler) dots() {
 	w.code("INDEX4 aRow1, a, a; INDEX4 bRow1, b, b; SUB $4, rows; JLEAST rows, $1, fourRows")
 }
 
-// addColumns emits code that adds n columns to the sums of four rows. It multiplies the elements of the rows and
-// transposes the matrix of products.
+// addColumns emits code that adds n columns of products to the sums of four rows. It multiplies the elements of the
+// rows and transposes the matrix of products.
 func (w *assembler) addColumns(n int) {
 	w.setVectors(8, w.bytes/8)
 	if n == 4 {
@@ -173,8 +172,7 @@ func (w *assembler) addColumns(n int) {
 }
 
 // addFourColumns emits code of AVX2 that adds four columns to the sums of four rows. It multiplies the rows, transposes
-// the 4×4 matrix of products and adds the resulting vectors. To transpose, it interleaves pairs of rows and combines
-// halves of the results.
+// the 4×4 matrix of products and adds its rows. To transpose, it interleaves pairs of rows and combines halves.
 func (w *assembler) addFourColumns() {
 	for i := range 4 {
 		w.load(w.at("aPart", "aRow", i), 1+i)

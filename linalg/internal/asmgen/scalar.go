@@ -9,8 +9,7 @@ import (
 
 // An assembler builds the text of an assembly file, which contains all kernels of one kind for one architecture. Its
 // methods emit (append) instructions, labels and comments. Operands are in the order of Go's assembler: sources first,
-// then the destination. Vector registers are denoted by their numbers, general-purpose registers by names that the
-// file defines.
+// then the destination. Vector registers have numbers, and general-purpose registers have names that the file defines.
 type assembler struct {
 	strings.Builder
 	*architecture
@@ -81,7 +80,8 @@ func (w *assembler) code(format string, args ...any) {
 					panic(fmt.Sprintf("the template %q of %s ignores operand %d of %q", t, name, i+1, line))
 				}
 			}
-			if name != "LOOP" && name[0] != 'J' || i < len(operands)-1 {
+			isLabel := i == len(operands)-1 && (name == "LOOP" || name[0] == 'J')
+			if !isLabel {
 				o = w.operand(o)
 			}
 			template = strings.ReplaceAll(template, place, o)
@@ -112,8 +112,8 @@ func (w *assembler) operand(text string) string {
 	})
 }
 
-// An address is the sum of two registers, the second multiplied by scale, and a constant offset. If the name of the
-// second register is empty, it is omitted. The base can also be a kernel argument, such as @rate.
+// An address is base + scale·index + offset. The base and the index are names of registers. If the index is empty, it
+// is omitted. The base can also be a kernel argument, such as @rate.
 type address struct {
 	base, index string
 	scale       int
@@ -132,9 +132,9 @@ func (w *assembler) at(base, stride string, i int) address {
 	return address{base: base, index: fmt.Sprintf("%s%d", stride, i/scale), scale: scale}
 }
 
-// loadStride emits code that loads the kernel argument with the given name, a stride, into the register stride1. It also
-// stores all multiples below n that the method at needs: odd multiples on amd64, whose addresses contain a factor of 1,
-// 2, 4 or 8, and all multiples on arm64.
+// loadStride emits code that loads the kernel argument with the given name, a stride, into the register stride1, and
+// multiples of it below n into other registers. On amd64, addresses need only odd multiples, because their scale
+// supplies a factor of 1, 2, 4 or 8. On arm64, addresses need all multiples.
 func (w *assembler) loadStride(argument, stride string, n int) {
 	w.code("MOVE @%s, %s1", argument, stride)
 	for i := 2; i < n; i++ {
@@ -148,7 +148,6 @@ func (w *assembler) loadStride(argument, stride string, n int) {
 	}
 }
 
-// memory returns the assembly operand for an address.
 func (w *assembler) memory(a address) string {
 	text := w.operand(a.base)
 	if a.base[0] != '@' {
@@ -185,9 +184,9 @@ func (w *assembler) begin(name, comment string, args ...any) {
 	fmt.Fprintf(w, "TEXT %s<>(SB), NOSPLIT, $0-16\n", name)
 }
 
-// finish emits a table with the addresses of all kernels, and the function that Go calls to run a
-// kernel. This function loads the address of the arguments into DI (amd64) or R0 (arm64) and jumps to
-// the kernel with the given index. finish returns the text of the file.
+// finish emits a table with the addresses of all kernels, and the function that Go calls to run a kernel. This
+// function loads the address of the arguments into DI (amd64) or R0 (arm64) and jumps to the kernel with the given
+// index. The method finish returns the text of the file.
 func (w *assembler) finish() string {
 	table := w.kind + "Table<>"
 	w.WriteByte('\n')

@@ -18,11 +18,11 @@ type architecture struct {
 
 // An isa is an instruction set.
 type isa struct {
-	name           string // suffix of the kernel names and of the level constant in package kernel
-	bytes          int    // size of a vector register
-	count          int    // number of vector registers
-	vectors        int    // largest number of vectors per row of a tile
-	partialColumns int    // largest number of columns of a partial tile
+	name         string // suffix of the kernel names and of the level constant in package kernel
+	bytes        int    // number of bytes of a vector register
+	count        int    // number of vector registers
+	vectors      int    // largest number of vectors per row of a tile
+	partialWidth int    // largest number of columns of a partial tile
 
 	// peakSums is the number of vectors of sums in the kernel that measures the peak speed. Independent sums hide the
 	// latency of a multiply-add (four cycles) on processors with two (amd64) or four (arm64) multiply-add units.
@@ -36,15 +36,14 @@ type tileKind int
 
 const (
 	full tileKind = iota // whole vectors
-	// A partial tile consists of the last columns of a matrix, which do not fill a vector. A masked load needs a second
+	// A partial tile contains the last columns of a matrix if they do not fill a vector. A masked load needs a second
 	// instruction, which competes with multiplications for execution units, so full tiles do not use masks. NEON has no
 	// masks, so its partial tiles have one column. Partial tiles perform 1 % of the multiply-adds of a training step.
 	partial
-	// Each row of a quad tile is one vector with four columns from each of several groups of a Contraction.
-	// In a convolution, the groups are neighbouring pixels. Training divides a minibatch of 100 columns
-	// into six blocks of 16 and one of four. With quad tiles, the convolutions of the block of four take a
-	// quarter of the time of a block of 16; without quad tiles, they would take as long as a block of 16. NEON
-	// needs no quad tiles because four columns fill a vector.
+	// Each row of a quad tile is one vector with four columns from each of several groups of a Contraction. In a
+	// convolution, the groups are neighbouring pixels. Training divides a minibatch of 100 columns into six blocks of 16
+	// and one of four. With quad tiles, the convolutions of the block of four take a quarter of the time of a block of
+	// 16. Without quad tiles, they take the full time. NEON needs no quad tiles because four columns fill a vector.
 	quad
 	kinds // number of kinds
 )
@@ -54,31 +53,31 @@ func (k tileKind) String() string { return [...]string{"full", "partial", "quad"
 // A shape holds the size of a tile: the number of rows and the number of vectors per row.
 type shape struct{ rows, vectors int }
 
-// tall is the shape of a tile with 16 rows of one vector. One such tile is faster than two tiles of
-// eight rows, because it loads B half as often. AVX2 has too few registers for it.
+// tall is the shape of a tile with 16 rows of one vector. One such tile is faster than two tiles of eight rows,
+// because it loads B half as often. AVX2 has too few registers for it.
 var tall = shape{16, 1}
 
-// Tile sizes are rows × vectors. A full tile has up to 24 vectors of sums if the instruction set has 32
-// registers, and up to 12 vectors if it has 16. NEON tiles have up to four vectors (16 columns), because
-// training divides a minibatch into blocks of 16 columns.
+// Tile sizes are rows × vectors. A full tile has up to 24 vectors of sums if the instruction set has 32 registers,
+// and up to 12 vectors if it has 16 registers. NEON tiles have up to four vectors (16 columns), because training
+// divides a minibatch into blocks of 16 columns.
 //
 // In a training step of the HVAE (K = 5, minibatches of 100) with AVX-512, tiles of 8×3, 8×2 and 16×1 perform most of
 // the multiply-adds. The other tiles are for the edges of matrices and for other models. Tiles with five rows are for
-// the encoder's first layer, whose images have one channel and whose kernel has five rows: they reduce the time of its
-// transpose and of its weight gradient by a fifth. With blocks of four images, quad and partial tiles of 16 rows save a
-// tenth for the other convolutions.
+// the first layer of the encoder: its images have one channel and its kernel has five rows. They reduce the time of
+// its transpose and its weight gradient by a fifth. With blocks of four images, quad and partial tiles of 16 rows
+// save a tenth of the time of the other convolutions.
 var (
-	avx512 = &isa{"AVX512", 64, 32, 3, 15, 12, [kinds][]shape{
+	avx512 = &isa{name: "AVX512", bytes: 64, count: 32, vectors: 3, partialWidth: 15, peakSums: 12, tiles: [kinds][]shape{
 		full:    slices.Concat(grid(3, 1, 4, 5), []shape{{8, 2}, {8, 3}, tall}),
 		partial: {{1, 1}, tall},
 		quad:    {{1, 1}, {4, 1}, tall},
 	}}
-	avx2 = &isa{"AVX2", 32, 16, 3, 7, 12, [kinds][]shape{
+	avx2 = &isa{name: "AVX2", bytes: 32, count: 16, vectors: 3, partialWidth: 7, peakSums: 12, tiles: [kinds][]shape{
 		full:    grid(3, 1, 4),
 		partial: {{1, 1}, {4, 1}},
 		quad:    {{1, 1}, {4, 1}},
 	}}
-	neon = &isa{"NEON", 16, 32, 4, 1, 24, [kinds][]shape{
+	neon = &isa{name: "NEON", bytes: 16, count: 32, vectors: 4, partialWidth: 1, peakSums: 24, tiles: [kinds][]shape{
 		full:    slices.Concat(grid(4, 1, 4), []shape{{6, 4}, {8, 2}, {8, 3}, tall}),
 		partial: {{1, 1}, tall},
 	}}
@@ -86,10 +85,10 @@ var (
 
 // On amd64, SP and BP belong to the stack. On arm64, the platform and Go reserve R18 and R27 to R31.
 var (
-	amd64 = &architecture{"amd64", []*isa{avx512, avx2}, "DI",
-		strings.Fields("AX BX CX DX SI R8 R9 R10 R11 R12 R13 R14 R15"), 0}
-	arm64 = &architecture{"arm64", []*isa{neon}, "R0",
-		strings.Fields("R1 R2 R3 R4 R5 R6 R7 R8 R9 R10 R11 R12 R13 R14 R15 R16 R17 R19 R20 R21 R22 R23 R24 R25 R26"), 1}
+	amd64 = &architecture{goarch: "amd64", sets: []*isa{avx512, avx2}, args: "DI", column: 0,
+		general: strings.Fields("AX BX CX DX SI R8 R9 R10 R11 R12 R13 R14 R15")}
+	arm64 = &architecture{goarch: "arm64", sets: []*isa{neon}, args: "R0", column: 1,
+		general: strings.Fields("R1 R2 R3 R4 R5 R6 R7 R8 R9 R10 R11 R12 R13 R14 R15 R16 R17 R19 R20 R21 R22 R23 R24 R25 R26")}
 )
 
 // grid returns the shapes with the given numbers of rows and 1 to n vectors per row.
@@ -102,31 +101,34 @@ func grid(n int, rows ...int) (shapes []shape) {
 	return shapes
 }
 
-// indices returns the text of the Go file that defines constants for the indices of the elementwise
-// kernels and the row kernels.
+// indices returns the text of the Go file that defines constants for the indices of the elementwise and row kernels.
 func indices() string {
 	text := "package kernel\n\n// Indices of the elementwise kernels of an instruction set.\nconst (\n"
 	for i, k := range elementwiseKernels {
 		text += fmt.Sprintf("%s = %d // %s\n", k.name, i, k.doc)
 	}
-	text += ")\n\n// Indices of the row kernels. In the formulas, x_i is row i of the operand x, or element i if x is a column.\nconst (\n"
+	text += ")\n\n// Indices of the row kernels. In the formulas, x_i is row i of the operand x, or element i if x is a column.\n" +
+		"const (\n"
 	for i, k := range rowKernels {
 		text += fmt.Sprintf("%s = %d // %s\n", k.name, i, k.doc)
 	}
 	return goFile(text + ")\n")
 }
 
-// tables returns the text of the Go file that lists the kernels of each instruction set. Each list also
-// contains the transpose kernels of narrower instruction sets, which process bands with fewer rows.
+// tables returns the text of the Go file that lists the kernels of each instruction set. Each list also contains the
+// transpose kernels of narrower instruction sets, which process bands with fewer rows.
 func tables(arch *architecture) string {
-	text := "//go:build !purego\n\npackage kernel\n\n// kernelSets lists the kernels of each instruction set. The fields of a tileKernel are {rows, vectors, index}, and\n// the fields of a transposeKernel are {rows, index}.\nvar kernelSets = [levels]*kernelSet{\n"
+	text := "//go:build !purego\n\npackage kernel\n\n" +
+		"// kernelSets lists the kernels of each instruction set. The fields of a tileKernel are {rows, vectors, index}, and\n" +
+		"// the fields of a transposeKernel are {rows, index}.\nvar kernelSets = [levels]*kernelSet{\n"
 	index := 0 // index of the next tile kernel
 	for i, a := range arch.sets {
-		text += fmt.Sprintf("level%s: {\nelementwise: %d, peak: %d, peakSums: %d,\ntransposes: []transposeKernel{", a.name, i*len(elementwiseKernels), i, a.peakSums)
+		text += fmt.Sprintf("level%s: {\nelementwise: %d, peak: %d, peakSums: %d,\ntransposes: []transposeKernel{",
+			a.name, i*len(elementwiseKernels), i, a.peakSums)
 		for j := i; j < len(arch.sets); j++ {
 			text += fmt.Sprintf("{%d, %d}, ", arch.sets[j].bytes/4, j)
 		}
-		text += fmt.Sprintf("},\nlanes: %d, vectors: %d, partialColumns: %d,\n", a.bytes/4, a.vectors, a.partialColumns)
+		text += fmt.Sprintf("},\nlanes: %d, vectors: %d, partialColumns: %d,\n", a.bytes/4, a.vectors, a.partialWidth)
 		for kind, shapes := range a.tiles {
 			text += fmt.Sprintf("%v: newTileLookup([]tileKernel{", tileKind(kind))
 			for n, s := range shapes {
@@ -143,7 +145,6 @@ func tables(arch *architecture) string {
 	return goFile(text + "}\n")
 }
 
-// goFile returns the formatted contents of a generated Go file.
 func goFile(text string) string {
 	formatted, err := format.Source([]byte(generated + text))
 	if err != nil {

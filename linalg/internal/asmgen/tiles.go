@@ -12,17 +12,15 @@ import "fmt"
 //	                              a1 │ c3 │ c4 │ c5 │   c += a·b
 //	                                 └────┴────┴────┘
 //
-// On arm64, the element of A is in the first lane of a register, and the multiply-add multiplies this lane by all lanes
-// of a vector of B.
+// On arm64, the element of A is in one lane of a register. The multiply-add multiplies a vector of B by this lane.
 
-// In tiles with more than eight rows, each step prefetches the element in row 0 of A that is used 2^prefetchShift = 64
+// In tiles with more than eight rows, each step prefetches the element in row 0 of A for the step 2^prefetchShift = 64
 // steps later. If A is a transpose, most elements of the other rows are in the same cache line. Prefetching helps if
 // consecutive steps read A from different cache lines, as in Wᵀ·δ for a matrix W [512×450] and a matrix δ with 16
 // columns. With a distance of 64 steps, this product takes 60 µs, whether W is in the second-level or the third-level
-// cache. With 8 steps, which are too few to hide the latency, it takes 64 to 82 µs.
+// cache. A distance of 8 steps does not hide the latency: the product takes 64 to 82 µs.
 const prefetchShift = 6
 
-// tiles returns the assembly file with the tile kernels.
 func tiles(arch *architecture) string {
 	registers := []string{
 		"a, c: address of the element of A at a step, later of a row of C",
@@ -37,13 +35,15 @@ func tiles(arch *architecture) string {
 	}
 	if arch == arm64 {
 		registers = append(registers, "row2: 2 times the row stride of A", "row4: 4 times the row stride of A",
-			"row6: 6 times the row stride of A", "vector2: 2 times the stride between vectors", "vector3: 3 times the stride between vectors")
+			"row6: 6 times the row stride of A", "vector2: 2 times the stride between vectors",
+			"vector3: 3 times the stride between vectors")
 	}
 	w := newFile(arch, "tile", "These kernels compute the tiles of contractions; see tiles.go and tileArgs.", registers...)
 	if arch == amd64 {
 		w.maskData()
 	}
-	for _, w.isa = range arch.sets {
+	for _, set := range arch.sets {
+		w.isa = set
 		for kind, shapes := range w.tiles {
 			for _, s := range shapes {
 				w.tile(s, tileKind(kind))
@@ -61,7 +61,8 @@ func (w *assembler) tile(s shape, kind tileKind) {
 		w.lanes = 1
 	}
 	sums := s.rows * s.vectors
-	w.begin(fmt.Sprintf("%v%dx%d%s", kind, s.rows, s.vectors, w.name), "C is in registers 0 to %d and B in registers %d to %d. Elements of A are in the registers after B.",
+	w.begin(fmt.Sprintf("%v%dx%d%s", kind, s.rows, s.vectors, w.name),
+		"C is in registers 0 to %d and B in registers %d to %d. Elements of A are in the registers after B.",
 		sums-1, sums, sums+s.vectors-1)
 	w.comment("Load strides.")
 	w.loadStride("aRow", "row", min(s.rows, 8))
@@ -158,8 +159,7 @@ func (w *assembler) multiply(f, b, c int) {
 	w.word(0x4f801000|uint32(f)<<16|uint32(b)<<5|uint32(c), "fmla v%d.4s, v%d.4s, v%d.s[0]", c, b, f)
 }
 
-// loadVectors emits code that loads the strides between the vectors of the operand b or c or, in a quad tile, the offsets
-// of its groups.
+// loadVectors emits code that loads the strides between vectors of b or c or, in a quad tile, the offsets of groups.
 func (w *assembler) loadVectors(operand string, s shape, kind tileKind) {
 	if kind != quad {
 		w.loadStride(operand+"Vector", "vector", s.vectors)
@@ -171,8 +171,7 @@ func (w *assembler) loadVectors(operand string, s shape, kind tileKind) {
 	}
 }
 
-// moveTile emits code that loads or stores a vector of a tile. In a quad tile, each part of the vector, four float32, is
-// in a different group.
+// moveTile emits code that loads or stores a vector of a tile. In a quad tile, it moves four elements of each group.
 func (w *assembler) moveTile(kind tileKind, a address, r int, load bool) {
 	if kind != quad {
 		w.move(a, r, load)
@@ -208,7 +207,8 @@ func (w *assembler) each(s shape, f func(i int, a address)) {
 func peak(arch *architecture) string {
 	w := newFile(arch, "peak", "These kernels are loops of independent multiply-adds; see the function Peak in level.go.",
 		"rounds: number of rounds left")
-	for _, w.isa = range arch.sets {
+	for _, set := range arch.sets {
+		w.isa = set
 		w.setVectors(4, w.bytes/4)
 		w.begin("peak"+w.name, "The factor is in register %d.", w.peakSums)
 		for i := range w.peakSums + 1 {

@@ -1,13 +1,14 @@
 package main
 
-// transpose returns the assembly file with the transpose kernels. A kernel transposes bands of n rows, where n is the
-// number of float32 in a vector, and four columns (a quad) at a time. For i < 4, it loads these columns of rows i, i + 4,
-// i + 8, … of the band into register i. After it has transposed the 4×4 blocks of the four registers, each register
-// contains n elements of one row of dst.
+// transpose returns the assembly file with the transpose kernels. A kernel transposes bands of n rows, four columns
+// (a quad) at a time, where n is the number of float32 elements in a vector. For i < 4, it loads these columns of
+// rows i, i + 4, i + 8, … of the band into register i. After it has transposed the 4×4 blocks of the four registers,
+// each register contains n elements of one row of dst.
 func transpose(arch *architecture) string {
 	registers := []string{
 		"src: address of a quad in src", "src8: address of row 8 of the quad",
-		"row1: row stride of src", "row3: 3 times the row stride", "row5: 5 times the row stride", "row7: 7 times the row stride",
+		"row1: row stride of src", "row3: 3 times the row stride",
+		"row5: 5 times the row stride", "row7: 7 times the row stride",
 		"dst: address of a row of dst", "dstRow: row stride of dst",
 		"quads: number of quads left", "bands: number of bands left", "matrices: number of matrices left",
 		"srcBand: address of the band in src", "dstBand: address of the band in dst",
@@ -16,7 +17,8 @@ func transpose(arch *architecture) string {
 		registers = append(registers, "row2: 2 times the row stride")
 	}
 	w := newFile(arch, "transpose", "These kernels transpose matrices; see transpose.go and transposeArgs.", registers...)
-	for _, w.isa = range arch.sets {
+	for _, set := range arch.sets {
+		w.isa = set
 		n := w.bytes / 4
 		w.begin("transpose"+w.name, "The bands have %d rows.", n)
 		w.loadStride("srcRow", "row", min(n, 8))

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// vectorInstructions contains vector instructions d = a ∘ b by name: the name of the instruction for float32 or int32
-// on amd64, its name on arm64 and its code there. Go's assembler lacks most of these instructions of arm64
+// vectorInstructions maps names to vector instructions d = a ∘ b: the name of the instruction for float32 or int32 on
+// amd64, its name on arm64 and its code on arm64. Go's assembler lacks most of these instructions of arm64
 // (golang/go#41092). The generator emits all of them as WORD directives, which contain the instruction code. A comment
 // contains the output of GNU's disassembler for this code, and a test compares the code with the comment.
 var vectorInstructions = map[string]struct {
@@ -42,7 +42,6 @@ var vectorInstructions = map[string]struct {
 // setVectors sets the type of the following vectors: the number of bytes of an element and the number of elements.
 func (w *assembler) setVectors(size, lanes int) { w.size, w.lanes = size, lanes }
 
-// v returns the name of vector register i.
 func (w *assembler) v(i int) string {
 	if i < 0 || i >= w.count {
 		panic(fmt.Sprintf("%s has no register %d", w.name, i))
@@ -104,7 +103,6 @@ func (w *assembler) vectorMemory(name string, a int, b address, d, temp int) {
 	w.vector(name, a, temp, d)
 }
 
-// copy emits an instruction that copies vector register a to d.
 func (w *assembler) copy(a, d int) {
 	if w.architecture == amd64 {
 		w.op("VMOVAPS %s, %s", w.v(a), w.v(d))
@@ -113,8 +111,8 @@ func (w *assembler) copy(a, d int) {
 	w.op("VMOV V%d.B16, V%d.B16", a, d)
 }
 
-// shift emits an instruction that shifts the elements of vector register a by n bits to the left or, if n is
-// negative, by −n bits to the right, where they are filled with zeros.
+// shift emits an instruction that shifts the elements of vector register a by n bits to the left. If n is negative, it
+// shifts them by −n bits to the right and inserts zeros.
 func (w *assembler) shift(a, n, d int) {
 	name, bits := "VPSLLD", n
 	if n < 0 {
@@ -124,25 +122,26 @@ func (w *assembler) shift(a, n, d int) {
 		w.op("%s $%d, %s, %s", w.typed(name), bits, w.v(a), w.v(d))
 		return
 	}
-	w.op("%s $%d, V%d.%[4]s, V%[5]d.%[4]s", map[bool]string{true: "VSHL", false: "VUSHR"}[n > 0], bits, a, w.arrangement(), d)
+	name = map[bool]string{true: "VSHL", false: "VUSHR"}[n > 0]
+	w.op("%s $%d, V%d.%[4]s, V%[5]d.%[4]s", name, bits, a, w.arrangement(), d)
 }
 
 // arrangement returns the suffix of vector registers of arm64, such as S4 for four float32.
 func (w *assembler) arrangement() string { return map[int]string{4: "S4", 8: "D2"}[w.size] }
 
-// maskRegister is the number of the AVX2 register that holds the mask for partial vectors. With AVX-512, it is in K1.
+// maskRegister is the number of the AVX2 register that holds the mask for partial vectors. AVX-512 has the mask in K1.
 const maskRegister = 15
 
 // load emits an instruction that loads a vector from an address into register r. If w.masked is set, elements outside
 // the mask become zero. On arm64, elements after the first w.lanes become zero.
 func (w *assembler) load(from address, r int) { w.move(from, r, true) }
 
-// store emits an instruction that stores register r at an address. If w.masked is set, it stores only the elements in
-// the mask.
+// store emits an instruction that stores register r at an address, or only the elements in the mask if w.masked is set.
 func (w *assembler) store(r int, to address) { w.move(to, r, false) }
 
 func (w *assembler) move(a address, r int, load bool) {
-	from, to, name, mask := w.memory(a), w.v(r), w.typed("VMOVUPS"), ""
+	from, to := w.memory(a), w.v(r)
+	name, mask := w.typed("VMOVUPS"), ""
 	if w.architecture == arm64 {
 		bytes := w.size * w.lanes
 		if bytes == 16 && a.index != "" { // Go's assembler lacks this instruction
@@ -155,7 +154,8 @@ func (w *assembler) move(a address, r int, load bool) {
 			w.word(code|uint32(index<<16|base<<5|r), "%s q%d, [x%d, x%d]", name, r, base, index)
 			return
 		}
-		to, name = fmt.Sprintf("F%d", r), "FMOV"+map[int]string{4: "S", 8: "D", 16: "Q"}[bytes]
+		to = fmt.Sprintf("F%d", r)
+		name = "FMOV" + map[int]string{4: "S", 8: "D", 16: "Q"}[bytes]
 	}
 	switch {
 	case w.masked && w.isa == avx512 && load:
@@ -186,7 +186,7 @@ func (w *assembler) broadcast(from address, r int) {
 	}
 }
 
-// parts contains the suffixes of the instructions that insert or extract a part of a vector, 16 bytes long.
+// parts contains the suffixes of the instructions that insert or extract a 16-byte part of a vector.
 var parts = map[*isa]string{avx2: "F128", avx512: "F32X4"}
 
 // insert emits an instruction of amd64 that loads a part of register r from an address. Other parts keep their values.
@@ -221,9 +221,9 @@ type constant struct {
 	size int
 }
 
-// constantOperand returns the assembly operand for a constant, and adds the constant to w.constants if it is new. The
-// constants are in a table, where each has 8 bytes on amd64 and a whole vector on arm64. On arm64, the address of the
-// table is in the register constants.
+// constantOperand returns the assembly operand for a constant, and adds the constant to w.constants if it is new. In
+// the table of constants, each constant has 8 bytes on amd64 and a whole vector on arm64. On arm64, the address of
+// the table is in the register constants.
 func (w *assembler) constantOperand(c constant) string {
 	if !slices.Contains(w.constants, c) {
 		w.constants = append(w.constants, c)
@@ -235,7 +235,6 @@ func (w *assembler) constantOperand(c constant) string {
 	return fmt.Sprintf("constants<>+%d(SB)", 8*i)
 }
 
-// constantData emits the table of constants.
 func (w *assembler) constantData() {
 	w.WriteByte('\n')
 	size := map[*architecture]int{amd64: 8, arm64: 16}[w.architecture]

@@ -2,7 +2,7 @@ package kernel
 
 import "fmt"
 
-// A Contraction is a sum of products of matrices; see linalg.Contraction.
+// A Contraction computes sums of products of matrices; see linalg.Contraction.
 type Contraction[T Float] struct {
 	Rows, Cols, Steps, Groups int
 
@@ -17,15 +17,15 @@ type Contraction[T Float] struct {
 
 	Segments []Segment
 
-	Bias []T  // one number for each row of C; nil for zero
+	Bias []T  // one element for each row of C; nil for zero
 	Add  bool // whether the result is added to C instead of replacing C
 }
 
 // A Segment holds the indices at which A_s and B_{s,0} start in the slices A and B. The assembly relies on this layout.
 type Segment = struct{ A, B int }
 
-// Run computes the contraction on the calling goroutine. It panics if an operand is too short, or an index or a stride
-// is negative.
+// Run computes the contraction on the calling goroutine. It panics if an operand is too short, or if an index or a
+// stride is negative.
 func (c *Contraction[T]) Run() {
 	if min(c.Rows, c.Cols, c.Groups) <= 0 {
 		return
@@ -50,10 +50,14 @@ func (c *Contraction[T]) check() {
 	lastC := c.CStart + (c.Groups-1)*c.CGroup + (c.Rows-1)*c.CRow + c.Cols - 1
 	lastA += (c.Rows-1)*c.ARow + (c.Steps-1)*c.AStep
 	lastB += (c.Groups-1)*c.BGroup + (c.Steps-1)*c.BStep + c.Cols - 1
-	empty := c.Steps <= 0 || len(c.Segments) == 0
-	if min(c.CStart, c.CRow, c.CGroup, c.ARow, c.AStep, c.BStep, c.BGroup) < 0 || lastC >= len(c.C) ||
-		!empty && (lastA >= len(c.A) || lastB >= len(c.B)) || c.Bias != nil && len(c.Bias) < c.Rows {
-		panic(fmt.Sprintf("linalg: Contraction: an operand is too short or a stride is negative: %d groups [%d×%d], %d steps, %d segments; C has %d elements, A %d, B %d, the bias %d",
+	negative := min(c.CStart, c.CRow, c.CGroup, c.ARow, c.AStep, c.BStep, c.BGroup) < 0
+	short := lastC >= len(c.C) || c.Bias != nil && len(c.Bias) < c.Rows
+	if c.Steps > 0 && len(c.Segments) > 0 {
+		short = short || lastA >= len(c.A) || lastB >= len(c.B)
+	}
+	if negative || short {
+		panic(fmt.Sprintf("linalg: Contraction: an operand is too short or a stride is negative: "+
+			"%d groups [%d×%d], %d steps, %d segments; C has %d elements, A has %d, B has %d, and the bias has %d",
 			c.Groups, c.Rows, c.Cols, c.Steps, len(c.Segments), len(c.C), len(c.A), len(c.B), len(c.Bias)))
 	}
 }

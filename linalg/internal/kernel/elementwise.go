@@ -5,10 +5,9 @@ import (
 	"unsafe"
 )
 
-// The functions in this file implement the functions of package linalg with the same names. The plain Go
-// loops define the results, but SIMD kernels may round differently. The first argument receives
-// the result and may be the same slice as an operand. All slices must have the same length; a function
-// panics if the capacity of an operand is too small.
+// The functions in this file implement the functions of package linalg with the same names. The plain Go loops define
+// the results, but SIMD kernels may round differently. The first argument receives the result and may be the same slice
+// as an operand. All slices must have the same length. A function panics if the capacity of an operand is too small.
 
 // elementwiseArgs holds the arguments of an elementwise kernel. The kernel writes its result to y.
 // The kernel of SoftplusSigmoid also writes b, and the kernel of Adamax also writes b and c.
@@ -19,8 +18,8 @@ type elementwiseArgs struct {
 	beta1, rest1, beta2, rate, epsilon float32 // used only by Adamax; rest1 = 1 − β₁
 }
 
-// elementwise runs the SIMD kernel with the given index if T is float32 and SIMD kernels are in
-// use. It reports whether it ran the kernel. Operands that the kernel does not use are nil.
+// elementwise runs the SIMD kernel with the given index if T is float32 and SIMD kernels are in use. It reports
+// whether it ran the kernel. Operands that the kernel does not use are nil.
 func elementwise[T Float](kernel int, y, a, b, c []T) bool {
 	if !simd32[T]() {
 		return false
@@ -60,13 +59,13 @@ func MulAdd[T Float](y, a, b, c []T) {
 	}
 }
 
-// Scale sets y = s·a.
-func Scale[T Float](y []T, s T, a []T) { scaleShift(y, s, a, T(math.Copysign(0, -1))) } // x + (−0) is x, even if x is −0
+// Scale sets y = s·a. It adds −0, because x + (−0) is x, even if x is −0.
+func Scale[T Float](y []T, s T, a []T) { scaleShift(y, s, a, T(math.Copysign(0, -1))) }
 
 // AddConst sets y = a + t.
 func AddConst[T Float](y, a []T, t T) { scaleShift(y, 1, a, t) }
 
-// scaleShift sets y = s·a + t. Either the product or the sum must be exact, so that fused multiply-adds do not matter.
+// scaleShift sets y = s·a + t. The product or the sum must be exact, so that fused multiply-adds give the same bits.
 func scaleShift[T Float](y []T, s T, a []T, t T) {
 	a = a[:len(y)]
 	if simd32[T]() {
@@ -74,8 +73,7 @@ func scaleShift[T Float](y []T, s T, a []T, t T) {
 			y: pointer(y), a: pointer(a), n: len(y), scale: float32(s), shift: float32(t)})
 		return
 	}
-	scale, shift := [1]T{s}, [1]T{t}
-	MulAddRows(y, len(y), scale[:], 0, 0, a, 0, 1, shift[:], 0, 0)
+	MulAddRows(y, len(y), []T{s}, 0, 0, a, 0, 1, []T{t}, 0, 0)
 }
 
 func Exp[T Float](y, a []T) { apply(opExp, opExp64, y, a, math.Exp) }
@@ -100,8 +98,8 @@ func apply[T Float](kernel32, kernel64 int, y, a []T, f func(float64) float64) {
 }
 
 // runFunction runs the SIMD kernel for float32 or float64 with the given index if SIMD kernels are in use. It reports
-// whether it ran the kernel. For few float64, it uses AVX2 instead of AVX-512, with the same results: a few instructions of
-// AVX-512 reduced the clock frequency for a whole step of the Gaussian experiment, by 5 % on a Xeon of 2023.
+// whether it ran the kernel. For fewer than 512 float64 elements, it uses AVX2 instead of AVX-512, with the same bits.
+// A few AVX-512 instructions reduced the clock frequency for a whole Gaussian training step, by 5 % on a Xeon of 2023.
 func runFunction[T Float](kernel32, kernel64 int, y, b, a []T) bool {
 	if level == levelNone {
 		return false
@@ -117,7 +115,7 @@ func runFunction[T Float](kernel32, kernel64 int, y, b, a []T) bool {
 	return true
 }
 
-// Softplus computes the slope, too, because training would not use a separate kernel.
+// Softplus also computes the slope, because training needs it and would not use a separate kernel.
 func Softplus[T Float](y, a []T) { SoftplusSigmoid(y, y, a) }
 
 // SoftplusSigmoid stores only the softplus if y and slope are the same slice.

@@ -1,8 +1,8 @@
-// Package kernel implements the loops of package linalg. Its functions operate on slices, check
-// bounds and run on the calling goroutine. Outside tests, no other package uses unsafe.
+// Package kernel implements the loops of package linalg. Its functions operate on slices, check bounds and run on the
+// calling goroutine. Outside tests, no other package uses unsafe.
 //
 // A loop in plain Go defines the result and runs on every machine. Most loops also have a SIMD kernel for float32 or
-// float64, an assembly function that the program in ../asmgen generates. A Go function runs the kernel or the loop:
+// float64, an assembly function that ../asmgen generates. A Go function runs either the kernel or the loop:
 //
 //	func Add[T Float](y, a, b []T) {
 //		a, b = a[:len(y)], b[:len(y)] // because the assembly does not check bounds
@@ -12,15 +12,14 @@
 //		for i := range y { … }
 //	}
 //
-// Start with contraction.go, which defines the matrix products of dense layers and convolutions.
-// The file tiles.go divides these products into tiles that fit into the vector registers. The
-// file elementwise.go contains elementwise functions, rows.go contains loops over the rows of
-// matrices, transpose.go contains transposes, and level.go selects the instruction set.
+// Start with contraction.go, which defines the matrix products of dense layers and convolutions. The file tiles.go
+// divides these products into tiles that fit into the vector registers. The file elementwise.go has elementwise
+// functions, rows.go has loops over rows, transpose.go has transposes, and level.go selects the instruction set.
 //
 // All instruction sets give the same bits, because they perform the same operations in the same order and fuse the same
-// multiplications and additions. In float32, plain Go rounds differently, because it does not fuse them. In float64, plain
-// Go and SIMD give the same bits on the same machine, except for Exp, Log, Tanh, Sigmoid, Softplus and SoftplusSigmoid.
-// A Go compiler may fuse x*y + z; the conversion in T(x*y) + z prevents that.
+// multiplications and additions. In float32, plain Go rounds differently, because it does not fuse multiplications and
+// additions. In float64, plain Go and SIMD give the same bits on the same machine, except for Exp, Log, Tanh, Sigmoid,
+// Softplus and SoftplusSigmoid. A Go compiler may fuse x*y + z, but not T(x*y) + z, because a conversion rounds.
 package kernel
 
 import "unsafe"
@@ -34,5 +33,4 @@ func simd32[T Float]() bool { return level > levelNone && unsafe.Sizeof(T(0)) ==
 // simd64 reports whether T is float64 and SIMD kernels are in use.
 func simd64[T Float]() bool { return level > levelNone && unsafe.Sizeof(T(0)) == 8 }
 
-// pointer returns the address of the first element of s.
 func pointer[T Float](s []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(s)) }

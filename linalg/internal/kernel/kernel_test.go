@@ -15,14 +15,12 @@ func onEachLevel(t *testing.T, f func(t *testing.T)) {
 	})
 }
 
-// inPlainGo calls f without SIMD.
 func inPlainGo(f func()) {
 	defer func(l int) { level = l }(level)
 	level = levelNone
 	f()
 }
 
-// panicOf returns the value of the panic of f, or nil.
 func panicOf(f func()) (value any) {
 	defer func() { value = recover() }()
 	f()

@@ -25,7 +25,7 @@ type kernelSet struct {
 	peakSums    int // number of vectors of sums in the peak kernel
 	transposes  []transposeKernel
 
-	lanes          int        // number of float32 in a vector
+	lanes          int        // number of float32 elements in a vector
 	vectors        int        // number of vectors in the widest tile
 	partialColumns int        // number of columns in the widest partial tile
 	full           tileLookup // tiles of whole vectors
@@ -37,9 +37,9 @@ type kernelSet struct {
 // default, it is the best instruction set that the processor and the operating system support.
 var level, levelError = chooseLevel(os.Getenv("HVAE_SIMD"), available())
 
-// chooseLevel returns the instruction set with the given name. The argument available lists the
-// available instruction sets, from worst to best. If the name is empty, chooseLevel returns the best
-// instruction set. If the name is not in the list, it returns the best instruction set and an error.
+// chooseLevel returns the instruction set with the given name. The argument available lists the available instruction
+// sets, from worst to best. If the name is empty, chooseLevel returns the best instruction set. If the name is not in
+// the list, it returns the best instruction set and an error.
 func chooseLevel(name string, available []int) (l int, err error) {
 	best := available[len(available)-1]
 	if name == "" {
@@ -63,17 +63,18 @@ func Level() (name string, err error) { return levelNames[level], levelError }
 // OnEachLevel selects each available instruction set in turn, from plain Go to the best, and calls f
 // with its name. Only tests use it. During the call, no other goroutine may use package linalg.
 func OnEachLevel(f func(name string)) {
-	defer func(l int) { level = l }(level)
-	for _, level = range available() {
-		f(levelNames[level])
+	before := level
+	defer func() { level = before }()
+	for _, l := range available() {
+		level = l
+		f(levelNames[l])
 	}
 }
 
-// peakArgs holds the number of iterations of the loop in a peak kernel.
-type peakArgs struct{ rounds int }
+type peakArgs struct{ rounds int } // number of iterations of the loop
 
-// Peak runs n iterations of a loop of independent multiply-adds in vector registers. It returns the
-// number of float32 operations, two for each lane of a multiply-add, or 0 without SIMD.
+// Peak runs n iterations of a loop of independent multiply-adds in vector registers. It returns the number of float32
+// operations, two for each lane of a multiply-add. Without SIMD, it does nothing and returns 0.
 func Peak(n int) int {
 	s := kernelSets[level]
 	if s == nil {

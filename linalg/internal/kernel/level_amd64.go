@@ -11,10 +11,10 @@ func available() []int { return levelsOf(cpuid, xgetbv) }
 // Software Developer's Manual, volume 1, sections 14.3 and 15.2).
 func levelsOf(cpuid func(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32), xgetbv func() uint32) []int {
 	const (
-		fma, osxsave, avx = 1 << 12, 1 << 27, 1 << 28 // leaf 1, ecx; xgetbv exists only if osxsave is set
-		avx2, bmi2        = 1 << 5, 1 << 8            // leaf 7, ebx
-		f, dq, bw, vl     = 1 << 16, 1 << 17, 1 << 30, 1 << 31
-		ymm, zmm          = 0x6, 0xe6 // registers that the operating system saves, as reported by xgetbv
+		fma, osxsave, avx = 1 << 12, 1 << 27, 1 << 28          // leaf 1, ecx; xgetbv exists only if osxsave is set
+		avx2, bmi2        = 1 << 5, 1 << 8                     // leaf 7, ebx
+		f, dq, bw, vl     = 1 << 16, 1 << 17, 1 << 30, 1 << 31 // leaf 7, ebx; the required parts of AVX-512
+		ymm, zmm          = 0x6, 0xe6                          // registers that the operating system saves (xgetbv)
 	)
 	if highest, _, _, _ := cpuid(0, 0); highest < 7 {
 		return []int{levelNone}

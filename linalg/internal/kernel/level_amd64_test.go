@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestLevelsFollowFromTheAnswersOfTheProcessor(t *testing.T) {
+func TestLevelsFollowFromCPUIDAndXGETBV(t *testing.T) {
 	// On Zen 4 and Skylake-SP with Linux, at least these bits are set in the results of CPUID (ecx for leaf 1, ebx for
 	// leaf 7) and XGETBV (the registers that the operating system saves).
 	const leaf1, leaf7, xcr0 = 1<<12 | 1<<27 | 1<<28, 1<<5 | 1<<8 | 1<<16 | 1<<17 | 1<<30 | 1<<31, 0xe7

@@ -5,19 +5,21 @@ import (
 	"math/big"
 )
 
-// The functions below compute in math/big with at least 160 bits. They are the oracle for kernels for float64.
+// The functions below compute in math/big with at least 160 bits. They are the oracle for the float64 kernels.
 
 const bigPrecision = 160
 
-var bigLog2, _, _ = big.ParseFloat("0.693147180559945309417232121458176568075500134360255254120680009493393621969694715605863326996418687", 10, bigPrecision+20, big.ToNearestEven)
+var bigLog2, _, _ = big.ParseFloat(
+	"0.693147180559945309417232121458176568075500134360255254120680009493393621969694715605863326996418687",
+	10, bigPrecision+20, big.ToNearestEven)
 
 func newBig(x float64) *big.Float    { return new(big.Float).SetPrec(bigPrecision).SetFloat64(x) }
 func add(a, b *big.Float) *big.Float { return newBig(0).Add(a, b) }
 func mul(a, b *big.Float) *big.Float { return newBig(0).Mul(a, b) }
 func quo(a, b *big.Float) *big.Float { return newBig(0).Quo(a, b) }
 
-// exactly returns a function that computes f as the sum of two float64. It uses approximate instead for 0, NaN and
-// ±Inf, and if the result of approximate is infinite or NaN.
+// exactly returns a function that computes f as the sum of two float64 numbers. If the argument is 0, NaN or ±Inf, or
+// if the result of approximate is infinite or NaN, it returns the result of approximate instead.
 func exactly(approximate func(x float64) float64, f func(x float64) *big.Float) func(x float64) (value, rest float64) {
 	return func(x float64) (value, rest float64) {
 		if y := approximate(x); x == 0 || y-y != 0 || x-x != 0 {
@@ -69,8 +71,10 @@ func logOf(x *big.Float, y float64) *big.Float {
 
 func bigTanh(x float64) *big.Float {
 	b := newBig(x)
-	if b2 := mul(b, b); math.Abs(x) < 1e-5 { // x − x³/3 + 2x⁵/15
-		return mul(b, add(newBig(1), mul(b2, add(quo(newBig(-1), newBig(3)), mul(b2, quo(newBig(2), newBig(15)))))))
+	if math.Abs(x) < 1e-5 { // x − x³/3 + 2x⁵/15
+		b2 := mul(b, b)
+		c3, c5 := quo(newBig(-1), newBig(3)), quo(newBig(2), newBig(15))
+		return mul(b, add(newBig(1), mul(b2, add(c3, mul(b2, c5)))))
 	}
 	e := bigExp(2 * x)
 	return quo(add(e, newBig(-1)), add(e, newBig(1)))

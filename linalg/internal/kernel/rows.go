@@ -9,11 +9,9 @@ import (
 // strides: element (i, j) of a is a[i·ar + j·ac], where ac is 1 or 0. If ar is 0, all rows are equal. If ac is 0, all
 // elements of a row are equal. An operand without a parameter for the column stride has column stride 1.
 //
-// The row kernels are for float64. In float32 with SIMD, AddSums and AddRows run a contraction. Most
-// functions are not inlined, so that the compiler keeps the operands in registers. This saves a third of
-// the time for rows of ten numbers.
+// The row kernels are for float64. In float32 with SIMD, AddSums and AddRows run a contraction. Most functions are not
+// inlined, so that the compiler keeps the operands in registers. This saves a third of the time for short rows.
 
-// rowArgs holds the arguments of a row kernel.
 type rowArgs struct {
 	y, a, b, c rowOperand
 	rows, cols int
@@ -25,12 +23,11 @@ type rowOperand struct {
 	stride int
 }
 
-// minSIMD is the minimum number of elements for a SIMD kernel. Calling a kernel takes about as long as
-// computing 20 elements in plain Go.
+// minSIMD is the minimum number of elements for a SIMD kernel. A call takes as long as 20 elements in plain Go.
 const minSIMD = 20
 
-// operand returns the kernel argument for an operand [rows×n] with elements s[i·row + j·col]. It panics
-// if s is too short or the row stride is negative, because the kernels do not check bounds.
+// operand returns the kernel argument for an operand [rows×n] with elements s[i·row + j·col]. It panics if s is too
+// short or if the row stride is negative, because the kernels do not check bounds.
 func operand[T Float](s []T, row, col, rows, n int) rowOperand {
 	if row < 0 {
 		panic("kernel: negative row stride")
@@ -39,26 +36,28 @@ func operand[T Float](s []T, row, col, rows, n int) rowOperand {
 	return rowOperand{pointer(s), 8 * row}
 }
 
-// MulAddRows sets y = a ⊙ b + c for a matrix y with n columns. The row and column strides of a are ar and ac; likewise
-// for b and c. A nil c means zero. The loop is slow if ac = bc = 0, that is, if each row of a and b is constant.
+// MulAddRows sets y = a ⊙ b + c for a matrix y with n columns. The row strides of a, b and c are ar, br and cr, and the
+// column strides are ac, bc and cc. A nil c means zero. The loop is slow if the column strides ac and bc are 0.
 //
 //go:noinline
 func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c []T, cr, cc int) {
 	if len(y) == 0 {
 		return
 	}
-	if bc == 0 {
+	if bc == 0 { // exchange the factors, so that b varies along each row unless both factors are constant
 		a, ar, ac, b, br, bc = b, br, bc, a, ar, ac
 	}
-	minusZero := [1]T{T(math.Copysign(0, -1))}
 	if c == nil {
-		c, cr, cc = minusZero[:], 0, 0 // x + (−0) is x, even if x is −0
+		c, cr, cc = []T{T(math.Copysign(0, -1))}, 0, 0 // x + (−0) is x, even if x is −0
 	}
 	rows := len(y) / n
 	if simd64[T]() && len(y) >= minSIMD && bc == 1 {
 		kernel := [2][2]int{{rowScaleShift, rowScaleAdd}, {rowMulShift, rowMulAdd}}[ac][cc]
-		callRow(kernel, &rowArgs{operand(y, n, 1, rows, n), operand(a, ar, ac, rows, n), operand(b, br, 1, rows, n),
-			operand(c, cr, cc, rows, n), rows, n})
+		callRow(kernel, &rowArgs{
+			y: operand(y, n, 1, rows, n), a: operand(a, ar, ac, rows, n),
+			b: operand(b, br, 1, rows, n), c: operand(c, cr, cc, rows, n),
+			rows: rows, cols: n,
+		})
 		return
 	}
 	if bc == 0 {
@@ -96,7 +95,7 @@ func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c [
 	}
 }
 
-// AddDots adds the dot product of row i of a [rows×n] and row i of b [rows×n] to y[i·yr] for i < rows.
+// AddDots adds the dot product of row i of a [rows×n] and row i of b [rows×n] to y[i·yr], for each i < rows.
 //
 //go:noinline
 func AddDots[T Float](y []T, yr int, a []T, ar int, b []T, br, rows, n int) {
@@ -116,18 +115,17 @@ func AddDots[T Float](y []T, yr int, a []T, ar int, b []T, br, rows, n int) {
 	}
 }
 
-// ones contains the left operand of the dot products with which AddSums computes sums of short float64 rows.
+// AddSums computes the sum of a short float64 row as the dot product of ones and the row.
 var ones = [...]float64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 
-// AddSums adds the sum of row i of x [rows×n] to y[i·yr] for i < rows.
+// AddSums adds the sum of row i of x [rows×n] to y[i·yr], for each i < rows.
 //
 //go:noinline
 func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
-	if simd32[T]() && yr > 0 { // adds x times a column of ones, which requires distinct result elements (yr > 0)
-		one, segment := [1]T{1}, [1]Segment{}
+	if simd32[T]() && yr > 0 { // add the product of x and a column of ones; if yr = 0, its elements would overlap
 		c := Contraction[T]{
 			Rows: rows, Cols: 1, Steps: n, Groups: 1,
-			C: y, CRow: yr, A: x, ARow: n, AStep: 1, B: one[:], Segments: segment[:], Add: true,
+			C: y, CRow: yr, A: x, ARow: n, AStep: 1, B: []T{1}, Segments: []Segment{{}}, Add: true,
 		}
 		c.Run()
 		return
@@ -147,11 +145,12 @@ func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
 	}
 }
 
-// AddMulRows adds Σ_i a_i ⊙ b_i to y, where a_i and b_i are rows i of a and b, i < rows. If ac is 0, a_i is a scalar.
+// AddMulRows adds Σ_i a_i ⊙ b_i to y, where a_i is row i of a and b_i is row i of b. If ac is 0, a_i is a scalar.
 //
 //go:noinline
 func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {
-	n, i := len(y), 0
+	n := len(y)
+	i := 0
 	for ; ac == 0 && i+4 <= rows; i += 4 {
 		s0, s1, s2, s3 := a[i*ar], a[(i+1)*ar], a[(i+2)*ar], a[(i+3)*ar]
 		q0, q1, q2, q3 := b[i*br:][:n], b[(i+1)*br:][:n], b[(i+2)*br:][:n], b[(i+3)*br:][:n]
@@ -177,15 +176,13 @@ func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {
 
 // AddRows adds s·Σ_i x_i to y, where x_i is row i of x [rows×len(y)].
 func AddRows[T Float](y []T, s T, x []T, rows int) {
-	number := [1]T{s}
-	if simd32[T]() { // the product of a row [1×rows] of equal numbers s with x
-		segment := [1]Segment{}
+	if simd32[T]() { // add the product of x and a row [1×rows] whose elements are all s
 		c := Contraction[T]{
 			Rows: 1, Cols: len(y), Steps: rows, Groups: 1,
-			C: y, A: number[:], B: x, BStep: len(y), Segments: segment[:], Add: true,
+			C: y, A: []T{s}, B: x, BStep: len(y), Segments: []Segment{{}}, Add: true,
 		}
 		c.Run()
 		return
 	}
-	AddMulRows(y, number[:], 0, 0, x, len(y), rows)
+	AddMulRows(y, []T{s}, 0, 0, x, len(y), rows)
 }

@@ -2,8 +2,8 @@ package kernel
 
 import "unsafe"
 
-// tileArgs holds the arguments of a tile kernel, which computes a tile of C; the comment on the method tiles shows the
-// kinds of tiles. All strides and offsets are in bytes.
+// tileArgs holds the arguments of a tile kernel. The kernel computes a tile, which is a small part of C. The comment
+// on the method tiles shows the kinds of tiles. All strides and offsets are in bytes.
 type tileArgs struct {
 	c, a, b, bias  unsafe.Pointer
 	aRow, aStep    int
@@ -23,8 +23,7 @@ type tileArgs struct {
 // A tileKernel describes the kernel for tiles of rows × vectors, at position index in the table of all kernels.
 type tileKernel struct{ rows, vectors, index int }
 
-// A tileLookup is a table of kernels. Element [r][v] is the kernel for the tallest tile with v
-// vectors and at most r rows.
+// A tileLookup is a table. Element [r][v] is the kernel for the tallest tile with v vectors and at most r rows.
 type tileLookup [maxRows + 1][maxVectors + 1]tileKernel
 
 const maxRows, maxVectors = 16, 4
@@ -54,10 +53,9 @@ var noBias [maxRows]float32
 //	│ 8 rows   │ 8 rows   │ │
 //	└──────────┴──────────┴─┘
 //
-// The partial tiles of strip p are narrower than a vector. A row of a tile in strip a, b, c or d has
-// one vector from each of two groups, so each loaded element of A is used twice. The tiles in strip q are quad
-// tiles: a row of a quad tile is one vector with four columns from each group. The tiles of a strip read the
-// same columns of B, which stay in the first-level cache.
+// The partial tiles of strip p are narrower than a vector. A row of a tile in strip a, b, c or d has one vector from
+// each of two groups, so each element of A is used twice. Strip q has quad tiles: a row is one vector with four columns
+// from each group. The tiles of a strip read the same columns of B, which stay in the first-level cache.
 func (c *Contraction[T]) tiles() {
 	s := kernelSets[level]
 	args := tileArgs{
@@ -91,7 +89,7 @@ func (c *Contraction[T]) tiles() {
 			c.quads(args, s, j)
 			break
 		}
-		tiles, most := &s.full, vectors
+		tiles, most := &s.full, vectors // kernels for a strip, and the largest number of groups in a strip
 		if j+s.lanes > c.Cols {
 			args.lanes = min(c.Cols-j, s.partialColumns)
 			tiles, most = &s.partial, 1
@@ -106,8 +104,8 @@ func (c *Contraction[T]) tiles() {
 	}
 }
 
-// quads computes the last four columns, j to j+3, of all groups. Each group has four lanes of a vector. If too few
-// groups remain to fill a vector, the last group is repeated. A single remaining group is computed with partial tiles.
+// quads computes the last four columns, j to j+3, of all groups. The columns of each group fill four lanes of a vector.
+// If too few groups remain to fill a vector, the last group is repeated. A partial tile computes a single group.
 func (c *Contraction[T]) quads(args tileArgs, s *kernelSet, j int) {
 	for g := 0; g < c.Groups; {
 		n := min(c.Groups-g, s.lanes/4)

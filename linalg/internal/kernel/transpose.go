@@ -2,9 +2,8 @@ package kernel
 
 import "unsafe"
 
-// transposeArgs holds the arguments of a transpose kernel. A kernel for n rows divides each matrix in
-// src into bands of n rows, and each band into quads [n×4]. The transpose of a quad is a block [4×n] of dst.
-// All strides are in bytes.
+// transposeArgs holds the arguments of a transpose kernel. A kernel for n rows divides each matrix in src into bands of
+// n rows, and each band into quads [n×4]. The transpose of a quad is a block [4×n] of dst. All strides are in bytes.
 type transposeArgs struct {
 	dst, src       unsafe.Pointer
 	dstRow, srcRow int // row strides
@@ -14,12 +13,12 @@ type transposeArgs struct {
 	dstNext, srcNext int
 }
 
-// A transposeKernel describes a kernel for bands of a fixed number of rows. The field index contains the position of
-// the kernel in the table of all transpose kernels.
+// A transposeKernel describes a kernel for bands of a fixed number of rows. The field index is the position of the
+// kernel in the table of all transpose kernels.
 type transposeKernel struct{ rows, index int }
 
-// Transpose transposes each of the consecutive matrices [rows×cols] in a and stores the results in
-// dst, one after the other. The length of a must be a multiple of rows·cols.
+// Transpose transposes each of the consecutive matrices [rows×cols] in a and stores the results in dst, one after the
+// other. The length of a must be a multiple of rows·cols.
 func Transpose[T Float](dst, a []T, rows, cols int) {
 	dst = dst[:len(a)]
 	if simd32[T]() && cols >= 4 {
@@ -39,22 +38,28 @@ func Transpose[T Float](dst, a []T, rows, cols int) {
 	}
 }
 
-// transposeSIMD implements Transpose with the SIMD kernel k, which transposes bands of k.rows rows,
-// four columns (a quad) at a time. If the number of rows is not a multiple of k.rows, the last two
-// bands overlap. If the number of columns is not a multiple of four, the last two quads overlap.
+// transposeSIMD implements Transpose with the SIMD kernel k, which transposes bands of k.rows rows, four columns (a
+// quad) at a time. If the number of rows is not a multiple of k.rows, the last two bands overlap. If the number of
+// columns is not a multiple of four, the last two quads overlap.
 func transposeSIMD[T Float](k transposeKernel, dst, a []T, rows, cols int) {
 	size := rows * cols
-	chunk := max(1, 4096/size) * size // elements of as many matrices as fit into the first-level cache, at least one
+	chunk := max(1, 4096/size) * size // elements of the matrices that fit into the first-level cache, or of one matrix
+	type span struct{ first, count int }
+	// The first span contains the whole bands (quads). The second contains a last, overlapping band (quad) or nothing.
+	bands := [2]span{{0, rows / k.rows}, {rows - k.rows, min(1, rows%k.rows)}}
+	quads := [2]span{{0, cols / 4}, {cols - 4, min(1, cols%4)}}
 	for lo := 0; lo < len(a); lo += chunk {
 		args := transposeArgs{dstRow: 4 * rows, srcRow: 4 * cols}
-		for _, r := range [2][2]int{{0, rows / k.rows}, {rows - k.rows, min(1, rows%k.rows)}} {
-			for _, c := range [2][2]int{{0, cols / 4}, {cols - 4, min(1, cols%4)}} {
-				if r[1] == 0 || c[1] == 0 {
+		args.matrices = min(chunk, len(a)-lo) / size
+		for _, b := range bands {
+			for _, q := range quads {
+				if b.count == 0 || q.count == 0 {
 					continue
 				}
-				args.dst, args.src = pointer(dst[lo+c[0]*rows+r[0]:]), pointer(a[lo+r[0]*cols+c[0]:])
-				args.bands, args.quads, args.matrices = r[1], c[1], min(chunk, len(a)-lo)/size
-				args.dstNext, args.srcNext = 4*(size-r[1]*k.rows), 4*(size-r[1]*k.rows*cols)
+				args.dst = pointer(dst[lo+q.first*rows+b.first:])
+				args.src = pointer(a[lo+b.first*cols+q.first:])
+				args.bands, args.quads = b.count, q.count
+				args.dstNext, args.srcNext = 4*(size-b.count*k.rows), 4*(size-b.count*k.rows*cols)
 				callTranspose(k.index, &args)
 			}
 		}
