@@ -130,13 +130,8 @@ func TestModelsThatHaveDivergedFail(t *testing.T) {
 		huge(p.Value.Data)
 	}
 	write(t, c.Encode(), name)
-	for command, want := range map[string]string{
-		"eval -limit 2 -samples 2":    name + ": the evaluation is not finite (ELBO NaN, NLL ",
-		"reconstruct -n 1 -o new.png": name + ": log p(x, z_0) is not finite",
-	} {
-		args := append(strings.Fields(command), "-data", "synthetic", "-checkpoint", name)
-		if _, stderr, status := mnist(t.Context(), args...); status != 1 || !strings.Contains(stderr, want) {
-			t.Errorf("%s: status %d, stderr %q; want %q", command, status, stderr, want)
-		}
+	_, stderr, status := mnist(t.Context(), "eval", "-limit", "2", "-samples", "2", "-data", "synthetic", "-checkpoint", name)
+	if want := name + ": the evaluation is not finite (ELBO NaN, NLL "; status != 1 || !strings.Contains(stderr, want) {
+		t.Errorf("status %d, stderr %q; want %q", status, stderr, want)
 	}
 }
