@@ -51,21 +51,17 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	switch {
 	case o.N < 0 || o.Samples < 1 || o.Runs < 1 || o.Steps < 2 || o.Chains < 1:
 		return command.Usage("-samples, -runs and -chains must be at least 1, -steps at least 2, and -limit at least 0")
-	case given(f, "K") && k != "0":
+	case k != "" && k != "0":
 		return command.Usage("invalid value %q for flag -K: the model's K can only be replaced by 0", k)
 	case method != "is" && method != "ais":
 		return command.Usage("invalid value %q for flag -method: it must be 'is' or 'ais'", method)
-	case method == "is" && (given(f, "steps") || given(f, "chains")):
-		return command.Usage("-steps and -chains require -method ais")
-	case simulated && given(f, "data"):
-		return command.Usage("-data has no effect with -simulated, which draws images from the model")
 	}
 	c, err := readCheckpoint(checkpoint)
 	if err != nil {
 		return err
 	}
 	e := evaluation{Epoch: c.Epoch, Seed: o.Seed}
-	if s, err := readState(checkpoint); err == nil && s != nil && k == "" {
+	if s, err := readState(checkpoint); err == nil && s.file != nil && k == "" {
 		e.Settings = &s.Settings
 	}
 	if k == "0" {
@@ -79,16 +75,20 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		o.Chains = 0
 		load = data.LoadTest
 	}
-	description := "images drawn from the model"
+	images := "images drawn from the model"
 	if simulated {
 		o.N = cmp.Or(o.N, 10_000)
 	} else {
-		o.Set, err = loadTestImages(load, folder, c, o.N, "limit", stderr)
+		set, err := load(folder, stderr)
 		if err != nil {
 			return err
 		}
-		o.N = cmp.Or(o.N, o.Set.Test.Len())
-		description = "test images of " + o.Set.Name
+		if o.N > set.Test.Len() {
+			return command.Usage("invalid value %d for flag -limit: there are %d test images", o.N, set.Test.Len())
+		}
+		o.Set = &set
+		o.N = cmp.Or(o.N, set.Test.Len())
+		images = "test images of " + set.Name
 	}
 	e.Evaluation, err = eval.Evaluate(ctx, c, o, stderr)
 	if err != nil {
@@ -96,7 +96,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	}
 	object, _ := json.Marshal(e) // cannot fail, because eval.Evaluate returns only finite numbers
 	text := fmt.Sprintf("%v, epoch %d, on %d %s, %d samples each, runs: %d, %.0f s\n%v",
-		c.Config, c.Epoch, e.Images, description, e.Samples, e.Runs, e.Seconds, e.Evaluation)
+		c.Config, c.Epoch, e.Images, images, e.Samples, e.Runs, e.Seconds, e.Evaluation)
 	if asJSON {
 		text = string(object) + "\n"
 	}

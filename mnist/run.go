@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -38,42 +39,44 @@ type trainingRun struct {
 	sum    float64 // training ELBO, summed over these images
 }
 
-// newRun returns a new run or, if old is not nil, resumes the run with this state. The settings may then differ from
-// the settings in old, but only in ways that do not affect past epochs. newRun returns an error if the settings do not
-// fit the dataset, or if the run in old uses other images.
-func newRun(folder string, s model.Settings, set data.Set, old *state) (*trainingRun, error) {
-	s.Data = set.Folder // so that a resumed run finds the images even if the working directory or $HVAE_MNIST has changed
-	r := &trainingRun{folder: folder, set: set}
-	r.state = state{Format: stateFormat, Settings: s, Data: set.Name, DataSHA256: set.SHA256}
-	r.training, r.validation = data.Split(set.Train, s.Seed)
-	n := cmp.Or(s.Train, len(r.training))
+// newRun returns a new run or, if s was read from a file, the resumed run with this state. Settings of a resumed run may
+// differ from the settings of its past epochs, but only in ways that do not affect these epochs. newRun returns an error
+// if the settings do not fit the dataset, or if a resumed run was started with other images.
+func newRun(folder string, s state, set data.Set) (*trainingRun, error) {
+	if s.file != nil && s.DataSHA256 != set.SHA256 {
+		return nil, fmt.Errorf("the images differ from the dataset %.40q, with which the run was started: specify its folder with -data", s.Data)
+	}
+	s.Format = stateFormat
+	s.Data = set.Name
+	s.DataSHA256 = set.SHA256
+	s.Settings.Data = set.Folder // so that a resumed run finds the images in another working directory
+	r := &trainingRun{state: s, folder: folder, set: set}
+	r.training, r.validation = data.Split(set.Train, s.Settings.Seed)
+	n := cmp.Or(s.Settings.Train, len(r.training))
 	if n > len(r.training) {
 		return nil, command.Usage("invalid value %d for flag -train: there are %d training images", n, len(r.training))
 	}
 	r.training = r.training[:n]
-	r.network = model.New[float32](s.Config, data.MeanLogit(set.Train, r.training), s.Seed)
-	if old == nil && s.Start != "" {
-		c, err := readCheckpoint(s.Start)
-		if err == nil && c.Config.Latent != s.Latent {
-			err = fmt.Errorf("%s has %d latent dimensions, but the new model has %d (-latent)", s.Start, c.Config.Latent, s.Latent)
-		}
+	r.network = model.New[float32](s.Settings.Config, data.MeanLogit(set.Train, r.training), s.Settings.Seed)
+	if s.file == nil && s.Settings.Start != "" {
+		c, err := readCheckpoint(s.Settings.Start)
 		if err != nil {
 			return nil, err
+		}
+		if c.Config.Latent != s.Settings.Latent {
+			return nil, fmt.Errorf("%s has %d latent dimensions, but the new model has %d (-latent)",
+				s.Settings.Start, c.Config.Latent, s.Settings.Latent)
 		}
 		r.network.SetEncoderAndDecoder(c.Network)
 	}
 	binarise := func(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
 		data.Binarise(x, j, set.Train.Image(image), rng) // new pixels each time an image is used
 	}
-	r.trainer = model.NewTrainer(s, r.network, model.Bound(s, r.network, binarise))
-	if old == nil {
+	r.trainer = model.NewTrainer(s.Settings, r.network, model.Bound(s.Settings, r.network, binarise))
+	if s.file == nil {
 		return r, nil
 	}
-	if r.DataSHA256 != old.DataSHA256 {
-		return nil, fmt.Errorf("the images differ from the dataset %.40q, with which the run was started: specify its folder with -data", old.Data)
-	}
-	r.file, r.Metrics, r.Best = old.file, old.Metrics, old.Best
-	return r, r.trainer.Restore(old.Trainer)
+	return r, r.trainer.Restore(s.Trainer)
 }
 
 // train trains until training has ended (see model.Ended) or ctx is done. After each epoch, it saves the run. It prints
@@ -102,11 +105,13 @@ func (r *trainingRun) train(ctx context.Context, stdout, stderr io.Writer) error
 		}
 		r.Metrics = append(r.Metrics, m)
 		note := ""
-		improved := model.Best(r.Metrics) == m
-		if improved {
+		if model.Best(r.Metrics) == m {
 			note = "  best so far"
+			c := model.Checkpoint{Network: r.network, Seed: r.Settings.Seed, Epoch: m.Epoch, ELBO: m.ValELBO}
+			c.Data, c.DataSHA256 = r.Data, r.DataSHA256
+			r.Best = c.Encode()
 		}
-		if err := r.save(improved); err != nil {
+		if err := r.save(); err != nil {
 			return err
 		}
 		fmt.Fprintf(stdout, "epoch %d  train %.2f  validation %.2f  %.1f s%s\n", m.Epoch, m.TrainELBO, m.ValELBO, m.Seconds, note)
@@ -177,86 +182,60 @@ func (r *trainingRun) begin() error {
 		os.Remove(name)
 	}
 	if r.file != nil {
-		return r.writeFiles(true)
+		return r.writeFiles()
 	}
-	for _, file := range []string{stateFile, modelFile, metricsFile} {
+	for _, file := range []string{modelFile, metricsFile} {
 		if _, err := os.Lstat(filepath.Join(r.folder, file)); err == nil {
 			return fmt.Errorf("%s contains %s of another run: choose another folder with -out", r.folder, file)
 		}
 	}
-	r.Trainer = r.trainer.State()
-	return r.write(stateFile, r.encode())
+	return r.save()
 }
 
-// save saves the run after an epoch. The argument best reports whether the epoch is the best so far.
-func (r *trainingRun) save(best bool) error {
-	if best {
-		s, m := r.Settings, r.Metrics[len(r.Metrics)-1]
-		c := model.Checkpoint{Network: r.network, Seed: s.Seed, Epoch: m.Epoch, ELBO: m.ValELBO}
-		c.Data, c.DataSHA256 = r.Data, r.DataSHA256
-		r.Best = c.Encode()
-	}
+// save writes the state and then the other files.
+func (r *trainingRun) save() error {
 	r.Trainer = r.trainer.State()
 	if err := r.write(stateFile, r.encode()); err != nil {
 		return err
 	}
-	return r.writeFiles(best)
+	var err error
+	r.file, err = os.Stat(filepath.Join(r.folder, stateFile))
+	if err != nil {
+		return err
+	}
+	return r.writeFiles()
 }
 
-// write writes a file of the run. The first state must not exist before. Later, the folder must contain the state that
-// this process has read or written last. Otherwise write returns an error and changes nothing. So if several processes
-// continue the same run, or if the folder was moved, all but one process end.
-func (r *trainingRun) write(file string, content []byte) error {
-	place := func(temporary, name string) error {
-		if r.file == nil {
-			return os.Link(temporary, name) // fails if the file exists
-		}
-		if err := r.check(); err != nil {
-			return err
-		}
-		return os.Rename(temporary, name)
-	}
-	err := r.check()
-	if err == nil {
-		err = command.WriteFile(filepath.Join(r.folder, file), content, place)
-	}
-	if err == nil && file == stateFile {
-		r.file, err = os.Stat(filepath.Join(r.folder, file))
-	}
-	return err
-}
-
-// check returns an error if the folder does not contain the state that this process has read or written last.
-func (r *trainingRun) check() error {
-	if r.file == nil {
-		return nil
-	}
-	now, err := os.Stat(filepath.Join(r.folder, stateFile))
-	if err != nil || !os.SameFile(now, r.file) || now.ModTime() != r.file.ModTime() {
-		return fmt.Errorf("another process has continued the run in %s, or this folder was moved", r.folder)
-	}
-	return nil
-}
-
-// writeFiles writes all files except the state, but the model and its samples only if best is true. It never replaces a
-// model that is damaged or not from this run.
-func (r *trainingRun) writeFiles(best bool) error {
+// writeFiles writes all files except the state, if an epoch has ended and their contents have changed. It returns an
+// error instead of replacing a model that is damaged or from another run.
+func (r *trainingRun) writeFiles() error {
 	if len(r.Metrics) == 0 {
 		return nil
 	}
-	files := map[string][]byte{metricsFile: encodeMetrics(r.Metrics), curveFile: r.curve()}
-	if best {
-		if err := r.checkModel(); err != nil {
-			return err
+	name := filepath.Join(r.folder, modelFile)
+	old, err := os.ReadFile(name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		c, err := model.DecodeCheckpoint(old)
+		same := func(m model.Metrics) bool { return m.Epoch == c.Epoch && m.ValELBO == c.ELBO }
+		if err != nil || !slices.ContainsFunc(r.Metrics, same) {
+			return fmt.Errorf("%s is damaged or from another run: move it away, or put back the state of its run", name)
 		}
-		c, err := model.DecodeCheckpoint(r.Best)
-		if err != nil {
-			return err
-		}
-		files[modelFile] = r.Best
-		files[samplesFile] = samples(c, 64, r.Settings.Seed)
+	}
+	best, err := model.DecodeCheckpoint(r.Best)
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{
+		modelFile:   r.Best,
+		metricsFile: encodeMetrics(r.Metrics),
+		curveFile:   r.curve(),
+		samplesFile: samples(best, 64, r.Settings.Seed),
 	}
 	for file, content := range files {
+		old, err := os.ReadFile(filepath.Join(r.folder, file))
+		if err == nil && bytes.Equal(old, content) {
+			continue
+		}
 		if err := r.write(file, content); err != nil {
 			return err
 		}
@@ -264,19 +243,20 @@ func (r *trainingRun) writeFiles(best bool) error {
 	return nil
 }
 
-// checkModel returns an error if the folder contains a model that is damaged or not from this run.
-func (r *trainingRun) checkModel() error {
-	name := filepath.Join(r.folder, modelFile)
-	b, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	c, err := model.DecodeCheckpoint(b)
-	same := func(m model.Metrics) bool { return m.Epoch == c.Epoch && m.ValELBO == c.ELBO }
-	if err != nil || !slices.ContainsFunc(r.Metrics, same) {
-		return fmt.Errorf("%s is damaged or from another run: move it away, or put back the state of its run", name)
-	}
-	return nil
+// write writes a file of the run. The first state must not exist before. Later, the folder must contain the state that
+// this process has read or written last. Otherwise write returns an error and changes nothing. So if several processes
+// continue the same run, or if the folder was moved, all but one process end.
+func (r *trainingRun) write(file string, content []byte) error {
+	return command.WriteFile(filepath.Join(r.folder, file), content, func(temporary, name string) error {
+		if r.file == nil {
+			return os.Link(temporary, name) // fails if the file exists
+		}
+		now, err := os.Stat(filepath.Join(r.folder, stateFile))
+		if err != nil || !os.SameFile(now, r.file) || now.ModTime() != r.file.ModTime() {
+			return fmt.Errorf("another process has continued the run in %s, or this folder was moved", r.folder)
+		}
+		return os.Rename(temporary, name)
+	})
 }
 
 // curve returns a plot of the metrics as SVG.

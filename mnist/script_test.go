@@ -183,7 +183,7 @@ func withoutTimes(t *testing.T, folder string) map[string]string {
 	for name, text := range all {
 		switch filepath.Base(name) {
 		case stateFile:
-			s, err := decodeState([]byte(text))
+			s, err := readState(filepath.Join(folder, filepath.Dir(name)))
 			noError(t, err)
 			for i := range s.Metrics {
 				s.Metrics[i].Seconds = 0

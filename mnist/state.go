@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"hvae/bench/command"
 	"hvae/hvae"
 	"hvae/mnist/model"
 )
@@ -37,11 +38,11 @@ type state struct {
 	Trainer    hvae.State[float32] // parameters after the last epoch, and averages of the optimiser
 	Best       []byte              // contents of modelFile; empty before the end of the first epoch
 
-	file os.FileInfo // of the file that was read or written last; nil if there is none
+	file os.FileInfo // describes the file that was read or written last; nil if there is none
 }
 
 // encode returns the contents of the state file.
-func (s *state) encode() []byte {
+func (s state) encode() []byte {
 	var b bytes.Buffer
 	z, _ := gzip.NewWriterLevel(&b, gzip.HuffmanOnly) // higher levels take much longer and hardly save space
 	gob.NewEncoder(z).Encode(s)                       // cannot fail, because it writes to memory
@@ -49,10 +50,19 @@ func (s *state) encode() []byte {
 	return b.Bytes()
 }
 
-// decodeState decodes the contents of a state file. It returns an error if the file is damaged or in another format.
-func decodeState(b []byte) (s *state, err error) {
+// readState reads the state in the folder of a run. If there is no state, the field file of the result is nil. readState
+// returns an error if the state is damaged or in another format.
+func readState(folder string) (s state, err error) {
+	f, err := os.Open(filepath.Join(folder, stateFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	defer f.Close()
 	var plain []byte
-	z, err := gzip.NewReader(bytes.NewReader(b))
+	z, err := gzip.NewReader(f)
 	if err == nil {
 		plain, err = io.ReadAll(z) // up to the checksum at the end, before anything is decoded
 	}
@@ -62,45 +72,43 @@ func decodeState(b []byte) (s *state, err error) {
 	if err == nil && s.Format != stateFormat {
 		err = fmt.Errorf("its format is %.40q, not %q", s.Format, stateFormat)
 	}
-	if err == nil {
-		err = s.Settings.Check()
-	}
 	if err != nil {
-		err = fmt.Errorf("it is not a valid state: %w", err)
+		return s, fmt.Errorf("%s is not a valid state: %w", f.Name(), err)
 	}
+	s.file, err = f.Stat()
 	return s, err
 }
 
-// readState reads the state in the folder of a run. It returns nil if there is no state.
-func readState(folder string) (s *state, err error) {
-	name := filepath.Join(folder, stateFile)
-	file, err := os.Stat(name) // before reading, so that check notices if another process replaces the file
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+// readCheckpoint reads the model in a file or in the folder of a run, or the model after the last epoch from a state.
+func readCheckpoint(name string) (c model.Checkpoint, err error) {
+	if name == "" {
+		return c, command.Usage("-checkpoint is missing: specify a model file or the folder of a run")
 	}
-	b, err := os.ReadFile(name)
-	if err == nil {
-		s, err = decodeState(b)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, err)
-	}
-	s.file = file
-	return s, nil
-}
-
-// decodeModel decodes a model file, or a state, whose model is the one after the last epoch.
-func decodeModel(b []byte) (c model.Checkpoint, err error) {
-	if !bytes.HasPrefix(b, []byte{0x1f, 0x8b}) { // the first two bytes of every gzip file
-		return model.DecodeCheckpoint(b)
-	}
-	s, err := decodeState(b)
+	info, err := os.Stat(name)
 	if err != nil {
 		return c, err
 	}
-	c = model.Checkpoint{Seed: s.Settings.Seed, Epoch: len(s.Metrics), Data: s.Data, DataSHA256: s.DataSHA256}
-	c.Network = model.New[float32](s.Settings.Config, 0, c.Seed)
-	return c, model.NewTrainer(s.Settings, c.Network, nil).Restore(s.Trainer)
+	if filepath.Base(name) == stateFile {
+		s, err := readState(filepath.Dir(name))
+		if err != nil {
+			return c, err
+		}
+		c = model.Checkpoint{Seed: s.Settings.Seed, Epoch: len(s.Metrics), Data: s.Data, DataSHA256: s.DataSHA256}
+		c.Network = model.New[float32](s.Settings.Config, 0, c.Seed)
+		return c, model.NewTrainer(s.Settings, c.Network, nil).Restore(s.Trainer)
+	}
+	if info.IsDir() {
+		name = filepath.Join(name, modelFile)
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return c, err
+	}
+	c, err = model.DecodeCheckpoint(b)
+	if err != nil {
+		err = fmt.Errorf("%s is not a model for this program: %w", name, err)
+	}
+	return c, err
 }
 
 // encodeMetrics returns the contents of metricsFile.

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"hvae/bench/command"
@@ -19,12 +22,6 @@ For example, these commands train an HVAE for ten epochs, and continue for ten m
 
   mnist train -model hvae -K 5 -tempering free -vary-eps -epochs 10 -out runs/hvae
   mnist train -resume -epochs 20 -out runs/hvae`
-
-// Flags that a resumed run may change, and flags that -row sets.
-var (
-	changeable = []string{"epochs", "patience", "lr", "data", "recompute"}
-	rowFlags   = []string{"model", "K", "tempering", "vary-eps", "draws", "importance"}
-)
 
 // settingsFlags defines the flags for the settings of a run. Their default values are the values in s.
 func settingsFlags(f *flag.FlagSet, s *model.Settings) {
@@ -63,30 +60,28 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return command.Usage("-out is missing: specify a folder for the run's files")
 	}
 	if *row != "" {
-		of := model.Defaults()
-		config, err := parseRow(*row)
-		if err == nil {
-			of.Config = config
-			s, err = override(of, f, func(name string) bool { return !slices.Contains(rowFlags, name) })
+		if given(f, "model", "K", "tempering", "vary-eps", "draws", "importance") {
+			return command.Usage("-row replaces -model, -K, -tempering, -vary-eps, -draws and -importance")
 		}
+		var err error
+		s.Config, err = parseRow(s.Config, *row)
 		if err != nil {
-			return command.Usage("-row %s: %v", *row, err)
-		}
-		for _, name := range rowFlags { // count as given
-			f.Set(name, f.Lookup(name).Value.String())
+			return command.Usage("%v", err)
 		}
 	}
 	old, err := readState(*out)
 	switch {
 	case err != nil:
-	case old == nil && s.Kind == "hvae" && !given(f, "K"):
-		err = command.Usage("-model hvae requires -K, the number of leapfrog steps")
-	case old == nil && *resume:
-		fmt.Fprintf(stderr, "note: %s contains no run to continue, so a new run starts\n", *out)
-	case *resume:
-		s, err = override(old.Settings, f, func(name string) bool { return slices.Contains(changeable, name) })
-	case old != nil:
+	case old.file != nil && !*resume:
 		err = fmt.Errorf("%s already contains a run: continue it with -resume, or choose another folder with -out", *out)
+	case old.file != nil && *row != "" && s.String() != old.Settings.String():
+		err = fmt.Errorf("the model of the run in %s is %v, not %v", *out, old.Settings.Config, s.Config)
+	case old.file != nil:
+		s, err = changed(old.Settings, f)
+	case s.Kind == "hvae" && *row == "" && !given(f, "K"):
+		err = command.Usage("-model hvae requires -K, the number of leapfrog steps")
+	case *resume:
+		fmt.Fprintf(stderr, "note: %s contains no run to continue, so a new run starts\n", *out)
 	}
 	if err != nil {
 		return err
@@ -98,7 +93,8 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r, err := newRun(*out, s, set, old)
+	old.Settings = s
+	r, err := newRun(*out, old, set)
 	if err != nil {
 		return err
 	}
@@ -108,17 +104,44 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return r.train(ctx, stdout, stderr)
 }
 
-// override returns settings that are changed by the flags on the command line. It returns an error if a flag differs
-// from the settings and is not changeable.
-func override(s model.Settings, f *flag.FlagSet, changeable func(name string) bool) (model.Settings, error) {
-	flags := flag.NewFlagSet("", flag.ContinueOnError)
-	settingsFlags(flags, &s)
+// rowName matches the names of rows.
+var rowName = regexp.MustCompile(`^(?:vae(?:-([lm])([1-9]\d{0,2}))?|hvae-k([1-9]\d*)-(none|fixed|free|untied)(-shared|-varied)?)$`)
+
+// parseRow returns the configuration c, changed to the model of the named row, such as vae, hvae-k1-none or
+// hvae-k10-free-varied. If K > 1, the name ends in shared (all steps have the same step sizes) or varied (each step has
+// separate step sizes).
+func parseRow(c model.Config, name string) (model.Config, error) {
+	if m := rowName.FindStringSubmatch(name); m != nil {
+		c.Kind, _, _ = strings.Cut(name, "-")
+		c.Importance = m[1] == "l"
+		c.Draws, _ = strconv.Atoi("0" + m[2])
+		c.K, _ = strconv.Atoi("0" + m[3]) // Check rejects large numbers
+		c.Tempering = cmp.Or(m[4], "none")
+		c.VaryEps = m[5] == "-varied"
+		if c.Check() == nil && (c.K > 1) == (m[5] != "") {
+			return c, nil
+		}
+	}
+	return c, fmt.Errorf("there is no row %.40q: a row must be vae, vae-lL (L importance samples), vae-mL (mean of L draws), hvae-k1-TEMPERING or hvae-kK-TEMPERING-EPS, where K > 1, TEMPERING is none, fixed, free or untied, and EPS is shared or varied", name)
+}
+
+// given reports whether one of the named flags was given.
+func given(f *flag.FlagSet, names ...string) (found bool) {
+	f.Visit(func(g *flag.Flag) { found = found || slices.Contains(names, g.Name) })
+	return found
+}
+
+// changed returns the settings of a resumed run with the changes by the given flags. It returns an error if a flag
+// changes a setting that affects past epochs.
+func changed(s model.Settings, f *flag.FlagSet) (model.Settings, error) {
+	saved := flag.NewFlagSet("", flag.ContinueOnError)
+	settingsFlags(saved, &s)
 	var wrong []string
 	f.Visit(func(g *flag.Flag) {
-		old := flags.Lookup(g.Name)
+		old := saved.Lookup(g.Name)
 		switch {
 		case old == nil || old.Value.String() == g.Value.String(): // -out, -resume and -row are not settings
-		case changeable(g.Name):
+		case slices.Contains([]string{"epochs", "patience", "lr", "data", "recompute"}, g.Name):
 			old.Value.Set(g.Value.String())
 		default:
 			wrong = append(wrong, fmt.Sprintf("-%s is %v, not %v", g.Name, old.Value, g.Value))
