@@ -21,9 +21,9 @@ For example, on the first 1,000 test images: mnist eval -checkpoint runs/vae -li
 // An evaluation is the JSON object of the eval command.
 type evaluation struct {
 	eval.Evaluation
-	Epoch    int             `json:"epoch"`              // number of epochs trained
-	Seed     uint64          `json:"seed"`               // of the evaluation
-	Settings *model.Settings `json:"settings,omitempty"` // of the run, if -checkpoint is its folder
+	Epoch    int            `json:"epoch"`             // number of epochs trained
+	Seed     uint64         `json:"seed"`              // of the evaluation
+	Settings model.Settings `json:"settings,omitzero"` // of the run, if -checkpoint is its folder
 }
 
 // evaluate runs the eval command.
@@ -61,8 +61,8 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return err
 	}
 	e := evaluation{Epoch: c.Epoch, Seed: o.Seed}
-	if s, err := readState(checkpoint); err == nil && s.file != nil && k == "" {
-		e.Settings = &s.Settings
+	if s, err := readState(checkpoint); err == nil && k == "" {
+		e.Settings = s.Settings
 	}
 	if k == "0" {
 		trained := c.Network

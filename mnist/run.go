@@ -1,21 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"hvae/bench/command"
-	"hvae/bench/plot"
 	"hvae/bench/progress"
 	"hvae/hvae"
 	"hvae/linalg"
@@ -172,107 +167,4 @@ func (r *trainingRun) validate(ctx context.Context, epoch int) (mean float64, er
 // done returns the finished fraction of the run, assuming no early stopping.
 func (r *trainingRun) done() float64 {
 	return (float64(len(r.Metrics)) + float64(r.images)/float64(len(r.training))) / float64(r.Settings.Epochs)
-}
-
-// begin removes the temporary files of killed processes. Then it writes the first state of a new run, or the other files
-// of a resumed run, which a killed process may not have written.
-func (r *trainingRun) begin() error {
-	temporary, _ := filepath.Glob(filepath.Join(r.folder, command.Temporary))
-	for _, name := range temporary {
-		os.Remove(name)
-	}
-	if r.file != nil {
-		return r.writeFiles()
-	}
-	for _, file := range []string{modelFile, metricsFile} {
-		if _, err := os.Lstat(filepath.Join(r.folder, file)); err == nil {
-			return fmt.Errorf("%s contains %s of another run: choose another folder with -out", r.folder, file)
-		}
-	}
-	return r.save()
-}
-
-// save writes the state and then the other files.
-func (r *trainingRun) save() error {
-	r.Trainer = r.trainer.State()
-	if err := r.write(stateFile, r.encode()); err != nil {
-		return err
-	}
-	var err error
-	r.file, err = os.Stat(filepath.Join(r.folder, stateFile))
-	if err != nil {
-		return err
-	}
-	return r.writeFiles()
-}
-
-// writeFiles writes all files except the state, if an epoch has ended and their contents have changed. It returns an
-// error instead of replacing a model that is damaged or from another run.
-func (r *trainingRun) writeFiles() error {
-	if len(r.Metrics) == 0 {
-		return nil
-	}
-	name := filepath.Join(r.folder, modelFile)
-	old, err := os.ReadFile(name)
-	if !errors.Is(err, fs.ErrNotExist) {
-		c, err := model.DecodeCheckpoint(old)
-		same := func(m model.Metrics) bool { return m.Epoch == c.Epoch && m.ValELBO == c.ELBO }
-		if err != nil || !slices.ContainsFunc(r.Metrics, same) {
-			return fmt.Errorf("%s is damaged or from another run: move it away, or put back the state of its run", name)
-		}
-	}
-	best, err := model.DecodeCheckpoint(r.Best)
-	if err != nil {
-		return err
-	}
-	files := map[string][]byte{
-		modelFile:   r.Best,
-		metricsFile: encodeMetrics(r.Metrics),
-		curveFile:   r.curve(),
-		samplesFile: samples(best, 64, r.Settings.Seed),
-	}
-	for file, content := range files {
-		old, err := os.ReadFile(filepath.Join(r.folder, file))
-		if err == nil && bytes.Equal(old, content) {
-			continue
-		}
-		if err := r.write(file, content); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// write writes a file of the run. The first state must not exist before. Later, the folder must contain the state that
-// this process has read or written last. Otherwise write returns an error and changes nothing. So if several processes
-// continue the same run, or if the folder was moved, all but one process end.
-func (r *trainingRun) write(file string, content []byte) error {
-	return command.WriteFile(filepath.Join(r.folder, file), content, func(temporary, name string) error {
-		if r.file == nil {
-			return os.Link(temporary, name) // fails if the file exists
-		}
-		now, err := os.Stat(filepath.Join(r.folder, stateFile))
-		if err != nil || !os.SameFile(now, r.file) || now.ModTime() != r.file.ModTime() {
-			return fmt.Errorf("another process has continued the run in %s, or this folder was moved", r.folder)
-		}
-		return os.Rename(temporary, name)
-	})
-}
-
-// curve returns a plot of the metrics as SVG.
-func (r *trainingRun) curve() []byte {
-	best := model.Best(r.Metrics)
-	train := plot.Series{Label: "training"}
-	validation := plot.Series{Label: "validation"}
-	point := plot.Series{Label: fmt.Sprintf("best epoch, %d", best.Epoch), Style: plot.Points}
-	point.X, point.Y = []float64{float64(best.Epoch)}, []float64{best.ValELBO}
-	for _, m := range r.Metrics {
-		train.X = append(train.X, float64(m.Epoch))
-		train.Y = append(train.Y, m.TrainELBO)
-		validation.Y = append(validation.Y, m.ValELBO)
-	}
-	validation.X = train.X
-	c := plot.Chart{XLabel: "epoch", YLabel: "ELBO (nats)", LogX: true, Series: []plot.Series{train, validation, point}}
-	c.Title = fmt.Sprintf("Training: %v, on %s", r.Settings.Config, r.Data)
-	return c.SVG()
 }

@@ -43,14 +43,13 @@ const (
 //go:embed published.csv
 var publishedCSV string
 
-// A result is the result of a run, published in the paper or computed by this program. ELBO and NLL are in nats.
+// A result is the result of a run, published in the paper or computed by this program.
 type result struct {
-	row       string
-	seed      uint64
-	protocol  string // how the run was trained and evaluated
-	epochs    int    // number of epochs trained
-	elbo, nll eval.Number
-	metrics   []model.Metrics // of all epochs; nil if published
+	evaluation // only the ELBO, the NLL, the model and the seed of the run if published
+	row        string
+	protocol   string          // how the run was trained and evaluated
+	epochs     int             // number of epochs trained
+	metrics    []model.Metrics // of all epochs; nil if published
 }
 
 // table runs the table command.
@@ -64,7 +63,7 @@ func table(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	if results == nil {
 		return fmt.Errorf("%s contains no run of a row with an evaluation", folder)
 	}
-	lines := summaries(results)
+	lines := summaries(append(published(), results...))
 	fmt.Fprint(stdout, header)
 	for _, s := range lines {
 		fmt.Fprintln(stdout, s)
@@ -82,20 +81,20 @@ func published() (results []result) {
 		r := result{protocol: publishedName}
 		var elboSD, nllSD float64 // over evaluations
 		fields := strings.ReplaceAll(line, ",", " ")
-		n, _ := fmt.Sscan(fields, &r.row, &r.seed, &r.epochs, &r.elbo, &elboSD, &r.nll, &nllSD)
+		n, _ := fmt.Sscan(fields, &r.row, &r.Settings.Seed, &r.epochs, &r.ELBO, &elboSD, &r.NLL, &nllSD)
 		if n == 7 { // not the header
-			r.elbo = -r.elbo
+			r.ELBO = -r.ELBO
+			r.Settings.Config, _ = parseRow(model.Defaults().Config, r.row)
 			results = append(results, r)
 		}
 	}
 	return results
 }
 
-// readResults returns the results of the runs in a folder, after the published results of the same rows. It omits runs
-// without a valid evaluation, and prints the reason. The result is nil if no run is left.
-func readResults(folder string, stderr io.Writer) []result {
+// readResults returns the results of the runs in a folder. It omits runs without a valid evaluation, and prints the
+// reason.
+func readResults(folder string, stderr io.Writer) (results []result) {
 	names, _ := fs.Glob(os.DirFS(folder), "*/"+evaluationFile) // returns no error, because the pattern is valid
-	var ours, reference []result
 	for _, name := range names {
 		run := filepath.Dir(name)
 		r, err := readResult(filepath.Join(folder, run))
@@ -103,23 +102,17 @@ func readResults(folder string, stderr io.Writer) []result {
 			fmt.Fprintf(stderr, "%s is left out: %v\n", run, err)
 			continue
 		}
-		ours = append(ours, r)
+		results = append(results, r)
 	}
-	for _, p := range published() {
-		if slices.ContainsFunc(ours, func(r result) bool { return r.row == p.row }) {
-			reference = append(reference, p)
-		}
-	}
-	return append(reference, ours...)
+	return results
 }
 
 // readResult reads the result of the run in a folder. It returns an error unless the run was trained to its end with the
 // settings of its row, and its best epoch was evaluated on images of the same dataset.
 func readResult(folder string) (r result, err error) {
-	var e evaluation
 	b, err := os.ReadFile(filepath.Join(folder, evaluationFile))
 	if err == nil {
-		err = json.Unmarshal(b, &e)
+		err = json.Unmarshal(b, &r.evaluation)
 	}
 	if err == nil {
 		r.metrics, err = readMetrics(filepath.Join(folder, metricsFile))
@@ -127,30 +120,25 @@ func readResult(folder string) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
-	if e.Settings == nil {
-		return r, errors.New("its evaluation does not contain its settings: evaluate the folder of the run")
-	}
-	s := *e.Settings
+	s := r.Settings
 	r.row = strings.TrimSuffix(filepath.Base(folder), fmt.Sprintf("-%d", s.Seed))
-	config, err := parseRow(model.Defaults().Config, r.row)
 	want := model.Defaults()
-	want.Config = config
+	want.Config, err = parseRow(want.Config, r.row)
 	want.Seed, want.Epochs, want.Data, want.Recompute = s.Seed, s.Epochs, s.Data, s.Recompute // may differ
 	switch {
+	case s == (model.Settings{}):
+		return r, errors.New("its evaluation does not contain its settings: evaluate the folder of the run")
 	case err != nil || s != want:
 		return r, errors.New("it was not trained with the settings of its row and seed")
 	case model.Ended(r.metrics, s.Epochs, s.Patience) == "":
 		return r, errors.New("its training has not ended")
-	case model.Best(r.metrics).Epoch != e.Epoch:
+	case model.Best(r.metrics).Epoch != r.Epoch:
 		return r, errors.New("its best epoch has not been evaluated")
-	case e.Trained != e.Data:
-		return r, fmt.Errorf("it was trained on %.40q, but evaluated on %.40q", e.Trained, e.Data)
+	case r.Trained != r.Data:
+		return r, fmt.Errorf("it was trained on %.40q, but evaluated on %.40q", r.Trained, r.Data)
 	}
-	r.seed = s.Seed
-	r.protocol = fmt.Sprintf("%s, %d epochs, %d images, %d samples", e.Data, s.Epochs, e.Images, e.Samples)
+	r.protocol = fmt.Sprintf("%s, %d epochs, %d images, %d samples", r.Data, s.Epochs, r.Images, r.Samples)
 	r.epochs = len(r.metrics)
-	r.elbo = e.ELBO
-	r.nll = e.NLL
 	return r, nil
 }
 
@@ -181,17 +169,16 @@ func summaries(results []result) (all []summary) {
 	for _, r := range results {
 		same := func(s summary) bool { return s.row == r.row && s.protocol == r.protocol }
 		if !slices.ContainsFunc(all, same) {
-			config, _ := parseRow(model.Defaults().Config, r.row) // cannot fail for a row of the table
-			all = append(all, summary{row: r.row, protocol: r.protocol, config: config})
+			all = append(all, summary{row: r.row, protocol: r.protocol, config: r.Settings.Config})
 		}
 		s := &all[slices.IndexFunc(all, same)]
 		s.runs = append(s.runs, r)
 		s.epochs = append(s.epochs, float64(r.epochs))
-		s.elbos = append(s.elbos, float64(r.elbo))
-		s.nlls = append(s.nlls, float64(r.nll))
+		s.elbos = append(s.elbos, float64(r.ELBO))
+		s.nlls = append(s.nlls, float64(r.NLL))
 		for _, v := range results {
-			if v.row == "vae" && r.row != "vae" && v.protocol == r.protocol && v.seed == r.seed {
-				s.differences = append(s.differences, float64(r.nll-v.nll))
+			if v.row == "vae" && r.row != "vae" && v.protocol == r.protocol && v.Settings.Seed == r.Settings.Seed {
+				s.differences = append(s.differences, float64(r.NLL-v.NLL))
 			}
 		}
 	}
