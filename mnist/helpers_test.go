@@ -15,15 +15,6 @@ import (
 	"hvae/mnist/data"
 )
 
-// TestMain runs the program instead of the tests if MNIST_TEST_COMMAND is set. This allows tests to run
-// the program as another process.
-func TestMain(m *testing.M) {
-	if os.Getenv("MNIST_TEST_COMMAND") != "" {
-		main()
-	}
-	os.Exit(m.Run())
-}
-
 // noError ends the test if err is not nil.
 func noError(t *testing.T, err error) {
 	t.Helper()
