@@ -41,7 +41,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	f.StringVar(&method, "method", "is", "`method`: 'is' (importance sampling only) or 'ais' (annealed importance sampling as well, which gives tighter bounds\non log p(x) and takes longer)")
 	f.IntVar(&o.Steps, "steps", 1000, "`number` of steps from the variational prior to the posterior, for -method ais")
 	f.IntVar(&o.Chains, "chains", 16, "`number` of chains for each image, for -method ais")
-	f.BoolVar(&simulated, "simulated", false, "evaluate images drawn from the model, which also gives an upper bound on log p(x)")
+	f.BoolVar(&simulated, "simulated", false, "evaluate images drawn from the model instead of test images, which also gives an upper bound on log p(x)")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed for binarisation and noise")
 	f.BoolVar(&asJSON, "json", false, "print a JSON object, which also contains the values of each image")
 	f.StringVar(&out, "o", "", "`file` for the JSON object")

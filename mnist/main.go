@@ -2,8 +2,7 @@
 // Hamiltonian dynamics on binarised MNIST digits, estimates the evidence, and draws digits from the trained models.
 //
 // Read train.go, run.go (a training run) and state.go (its state and its files), then eval.go, pictures.go (sample and
-// reconstruct) and table.go. The commands use the packages mnist/model, mnist/eval (evaluations), mnist/data and mnist/safetensors
-// (the file format).
+// reconstruct) and table.go. The commands use the packages mnist/model, mnist/eval (evaluations) and mnist/data.
 package main
 
 import (

@@ -134,15 +134,14 @@ func (r *trainingRun) begin() error {
 // save writes the state and then the other files.
 func (r *trainingRun) save() error {
 	r.Trainer = r.trainer.State()
-	if err := r.write(stateFile, r.encode()); err != nil {
-		return err
+	err := r.write(stateFile, r.encode())
+	if err == nil {
+		r.file, err = os.Stat(filepath.Join(r.folder, stateFile))
 	}
-	var err error
-	r.file, err = os.Stat(filepath.Join(r.folder, stateFile))
-	if err != nil {
-		return err
+	if err == nil {
+		err = r.writeFiles()
 	}
-	return r.writeFiles()
+	return err
 }
 
 // writeFiles writes all files except the state, if an epoch has ended and their contents have changed. It returns an
@@ -152,13 +151,10 @@ func (r *trainingRun) writeFiles() error {
 		return nil
 	}
 	name := filepath.Join(r.folder, modelFile)
-	old, err := os.ReadFile(name)
-	if !errors.Is(err, fs.ErrNotExist) {
-		c, err := model.DecodeCheckpoint(old)
-		same := func(m model.Metrics) bool { return m.Epoch == c.Epoch && m.ValELBO == c.ELBO }
-		if err != nil || !slices.ContainsFunc(r.Metrics, same) {
-			return fmt.Errorf("%s is damaged or from another run: move it away, or put back the state of its run", name)
-		}
+	c, err := readCheckpoint(name)
+	same := func(m model.Metrics) bool { return m.Epoch == c.Epoch && m.ValELBO == c.ELBO }
+	if !errors.Is(err, fs.ErrNotExist) && (err != nil || !slices.ContainsFunc(r.Metrics, same)) {
+		return fmt.Errorf("%s is damaged or from another run: move it away, or put back the state of its run", name)
 	}
 	best, err := model.DecodeCheckpoint(r.Best)
 	if err != nil {
