@@ -91,17 +91,5 @@ func jsonLines[T any](t *testing.T, text string) (all []T) {
 	return all
 }
 
-// spread returns the mean and the sample standard deviation of x.
-func spread(x ...float64) (mean, sd float64) {
-	n := float64(len(x))
-	for _, v := range x {
-		mean += v / n
-	}
-	for _, v := range x {
-		sd += (v - mean) * (v - mean) / (n - 1)
-	}
-	return mean, math.Sqrt(sd)
-}
-
 // near reports whether two ELBOs are equal up to rounding errors in float32.
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Abs(b) }

@@ -129,7 +129,7 @@ func TestTablesInTheREADMEMatchTheResults(t *testing.T) {
 	for _, row := range []string{"vae", "hvae-k5-free-varied"} {
 		s := find(long, row, false)
 		sameWork := 150 * s.config.StepCost() / vae.config.StepCost()
-		shows(t, resultsREADME, "| `%s` |%s %.1f | %.1f |", row, columns(s), bestELBO(s, 150), bestELBO(vae, sameWork))
+		shows(t, resultsREADME, "| `%s` |%s %.1f | %.1f |", row, columns(s), float64(bestELBO(s, 150)), float64(bestELBO(vae, sameWork)))
 	}
 	// run returns columns of a run of the VAE. Published standard deviations are in publishedCSV.
 	run := func(folder string) string {
@@ -152,12 +152,12 @@ func TestTablesInTheREADMEMatchTheResults(t *testing.T) {
 }
 
 // bestELBO returns the best validation ELBO of the first n epochs, averaged over the runs of a row.
-func bestELBO(s summary, n int) float64 {
+func bestELBO(s summary, n int) eval.Number {
 	var best []float64
 	for _, r := range s.runs {
 		best = append(best, model.Best(r.metrics[:min(n, len(r.metrics))]).ValELBO)
 	}
-	mean, _ := spread(best...)
+	mean, _ := eval.MeanSD(best)
 	return mean
 }
 
