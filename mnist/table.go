@@ -13,7 +13,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"hvae/bench/command"
@@ -89,6 +91,27 @@ func published() (results []result) {
 		}
 	}
 	return results
+}
+
+// rowName matches the names of rows.
+var rowName = regexp.MustCompile(`^(?:vae(?:-([lm])([1-9]\d{0,2}))?|hvae-k([1-9]\d*)-(none|fixed|free|untied)(-shared|-varied)?)$`)
+
+// parseRow returns the configuration c, changed to the model of the named row, such as vae, hvae-k1-none or
+// hvae-k10-free-varied. If K > 1, the name ends in shared (all steps have the same step sizes) or varied (each step has
+// separate step sizes).
+func parseRow(c model.Config, name string) (model.Config, error) {
+	if m := rowName.FindStringSubmatch(name); m != nil {
+		c.Kind, _, _ = strings.Cut(name, "-")
+		c.Importance = m[1] == "l"
+		c.Draws, _ = strconv.Atoi("0" + m[2])
+		c.K, _ = strconv.Atoi("0" + m[3]) // Check rejects large numbers
+		c.Tempering = cmp.Or(m[4], "none")
+		c.VaryEps = m[5] == "-varied"
+		if c.Check() == nil && (c.K > 1) == (m[5] != "") {
+			return c, nil
+		}
+	}
+	return c, fmt.Errorf("there is no row %.40q: a row must be vae, vae-lL (L importance samples), vae-mL (mean of L draws), hvae-k1-TEMPERING or hvae-kK-TEMPERING-EPS, where K > 1, TEMPERING is none, fixed, free or untied, and EPS is shared or varied", name)
 }
 
 // readResults returns the results of the runs in a folder. It omits runs without a valid evaluation, and prints the
