@@ -21,9 +21,9 @@ For example, on the first 1,000 test images: mnist eval -checkpoint runs/vae -li
 // An evaluation is the JSON object of the eval command.
 type evaluation struct {
 	eval.Evaluation
-	Epoch    int             `json:"epoch"`              // number of epochs trained
-	Seed     uint64          `json:"seed"`               // of the evaluation
-	Settings *model.Settings `json:"settings,omitempty"` // of the run, if -checkpoint is its folder
+	Epoch    int            `json:"epoch"`             // number of epochs trained
+	Seed     uint64         `json:"seed"`              // of the evaluation
+	Settings model.Settings `json:"settings,omitzero"` // of the run, if -checkpoint is its folder
 }
 
 // evaluate runs the eval command.
@@ -41,7 +41,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	f.StringVar(&method, "method", "is", "`method`: 'is' (importance sampling only) or 'ais' (annealed importance sampling as well, which gives tighter bounds\non log p(x) and takes longer)")
 	f.IntVar(&o.Steps, "steps", 1000, "`number` of steps from the variational prior to the posterior, for -method ais")
 	f.IntVar(&o.Chains, "chains", 16, "`number` of chains for each image, for -method ais")
-	f.BoolVar(&simulated, "simulated", false, "evaluate images drawn from the model, which also gives an upper bound on log p(x)")
+	f.BoolVar(&simulated, "simulated", false, "evaluate images drawn from the model instead of test images, which also gives an upper bound on log p(x)")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed for binarisation and noise")
 	f.BoolVar(&asJSON, "json", false, "print a JSON object, which also contains the values of each image")
 	f.StringVar(&out, "o", "", "`file` for the JSON object")
@@ -51,22 +51,18 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	switch {
 	case o.N < 0 || o.Samples < 1 || o.Runs < 1 || o.Steps < 2 || o.Chains < 1:
 		return command.Usage("-samples, -runs and -chains must be at least 1, -steps at least 2, and -limit at least 0")
-	case given(f, "K") && k != "0":
+	case k != "" && k != "0":
 		return command.Usage("invalid value %q for flag -K: the model's K can only be replaced by 0", k)
 	case method != "is" && method != "ais":
 		return command.Usage("invalid value %q for flag -method: it must be 'is' or 'ais'", method)
-	case method == "is" && (given(f, "steps") || given(f, "chains")):
-		return command.Usage("-steps and -chains require -method ais")
-	case simulated && given(f, "data"):
-		return command.Usage("-data has no effect with -simulated, which draws images from the model")
 	}
 	c, err := readCheckpoint(checkpoint)
 	if err != nil {
 		return err
 	}
 	e := evaluation{Epoch: c.Epoch, Seed: o.Seed}
-	if s, err := readState(checkpoint); err == nil && s != nil && k == "" {
-		e.Settings = &s.Settings
+	if s, err := readState(checkpoint); err == nil && k == "" {
+		e.Settings = s.Settings
 	}
 	if k == "0" {
 		trained := c.Network
@@ -79,16 +75,20 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		o.Chains = 0
 		load = data.LoadTest
 	}
-	description := "images drawn from the model"
+	images := "images drawn from the model"
 	if simulated {
 		o.N = cmp.Or(o.N, 10_000)
 	} else {
-		o.Set, err = loadTestImages(load, folder, c, o.N, "limit", stderr)
+		set, err := load(folder, stderr)
 		if err != nil {
 			return err
 		}
-		o.N = cmp.Or(o.N, o.Set.Test.Len())
-		description = "test images of " + o.Set.Name
+		if o.N > set.Test.Len() {
+			return command.Usage("invalid value %d for flag -limit: there are %d test images", o.N, set.Test.Len())
+		}
+		o.Set = &set
+		o.N = cmp.Or(o.N, set.Test.Len())
+		images = "test images of " + set.Name
 	}
 	e.Evaluation, err = eval.Evaluate(ctx, c, o, stderr)
 	if err != nil {
@@ -96,7 +96,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	}
 	object, _ := json.Marshal(e) // cannot fail, because eval.Evaluate returns only finite numbers
 	text := fmt.Sprintf("%v, epoch %d, on %d %s, %d samples each, runs: %d, %.0f s\n%v",
-		c.Config, c.Epoch, e.Images, description, e.Samples, e.Runs, e.Seconds, e.Evaluation)
+		c.Config, c.Epoch, e.Images, images, e.Samples, e.Runs, e.Seconds, e.Evaluation)
 	if asJSON {
 		text = string(object) + "\n"
 	}

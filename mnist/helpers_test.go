@@ -15,15 +15,6 @@ import (
 	"hvae/mnist/data"
 )
 
-// TestMain runs the program instead of the tests if MNIST_TEST_COMMAND is set. This allows tests to run
-// the program as another process.
-func TestMain(m *testing.M) {
-	if os.Getenv("MNIST_TEST_COMMAND") != "" {
-		main()
-	}
-	os.Exit(m.Run())
-}
-
 // noError ends the test if err is not nil.
 func noError(t *testing.T, err error) {
 	t.Helper()
@@ -98,18 +89,6 @@ func jsonLines[T any](t *testing.T, text string) (all []T) {
 		all = append(all, v)
 	}
 	return all
-}
-
-// spread returns the mean and the sample standard deviation of x.
-func spread(x ...float64) (mean, sd float64) {
-	n := float64(len(x))
-	for _, v := range x {
-		mean += v / n
-	}
-	for _, v := range x {
-		sd += (v - mean) * (v - mean) / (n - 1)
-	}
-	return mean, math.Sqrt(sd)
 }
 
 // near reports whether two ELBOs are equal up to rounding errors in float32.

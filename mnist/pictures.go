@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"flag"
-	"fmt"
 	"image"
 	"image/color"
 	"image/png"
@@ -12,8 +11,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"hvae/ad"
 	"hvae/bench/command"
@@ -25,9 +22,9 @@ import (
 
 // pictureFlags are the flags of the sample and reconstruct commands.
 type pictureFlags struct {
-	checkpoint, data, out string
-	n                     int
-	seed                  uint64
+	checkpoint, out string
+	n               int
+	seed            uint64
 }
 
 // parse parses the command line and reads the model. The argument n is the default value of -n.
@@ -36,47 +33,48 @@ func (p *pictureFlags) parse(f *flag.FlagSet, about string, args []string, n int
 	f.IntVar(&p.n, "n", n, "`number` of digits")
 	f.StringVar(&p.out, "o", "", "`file` for the picture, a PNG (required)")
 	f.Uint64Var(&p.seed, "seed", 1, "seed for random numbers")
-	err = command.Parse(f, about, args)
-	switch {
-	case err != nil:
+	if err := command.Parse(f, about, args); err != nil {
 		return c, err
-	case p.n < 1 || p.n > 10_000:
+	}
+	if p.n < 1 || p.n > 10_000 {
 		return c, command.Usage("invalid value %d for flag -n: it must be from 1 to 10000", p.n)
-	case !strings.EqualFold(filepath.Ext(p.out), ".png"):
-		return c, command.Usage("invalid value %q for flag -o: the picture is a PNG, so its name must end in .png", p.out)
+	}
+	if p.out == "" {
+		return c, command.Usage("-o is missing: specify a file for the picture")
 	}
 	return readCheckpoint(p.checkpoint)
 }
 
 // sample runs the sample command.
-func sample(_ context.Context, args []string, stdout, stderr io.Writer) error {
+func sample(_ context.Context, args []string, _, _ io.Writer) error {
 	var p pictureFlags
 	f := flag.NewFlagSet("mnist sample", flag.ContinueOnError)
 	c, err := p.parse(f, "Draws digits that a model generates.", args, 64)
 	if err != nil {
 		return err
 	}
-	if err := command.WriteFile(p.out, samples(c, p.n, p.seed), os.Rename); err != nil {
-		return err
-	}
-	fmt.Fprintf(stderr, "wrote %s: %d images from %v, epoch %d\n", p.out, p.n, c.Config, c.Epoch)
-	return nil
+	return command.WriteFile(p.out, samples(c, p.n, p.seed), os.Rename)
 }
 
-// reconstruct runs the reconstruct command. Its picture has a group of K + 3 digits for each test image: the image, the
-// pixel probabilities at the mean of the variational prior, and the probabilities at the positions z_0 … z_K of the
-// flow, where z_0 is a draw from the variational prior. For a VAE, K = 0.
-func reconstruct(_ context.Context, args []string, stdout, stderr io.Writer) error {
+const aboutReconstruct = `Draws test digits and their reconstructions. From top to bottom, the rows of the picture are the images, the pixel
+probabilities at the mean of the variational prior, and the pixel probabilities at the positions z_0 … z_K of the flow.`
+
+// reconstruct runs the reconstruct command. The position z_0 is a draw from the variational prior. For a VAE, K = 0.
+func reconstruct(_ context.Context, args []string, _, stderr io.Writer) error {
 	var p pictureFlags
+	var folder string
 	f := flag.NewFlagSet("mnist reconstruct", flag.ContinueOnError)
-	dataFlag(f, &p.data)
-	c, err := p.parse(f, "Draws test digits, their reconstructions and, for an HVAE, the images along its flow.", args, 24)
+	dataFlag(f, &folder)
+	c, err := p.parse(f, aboutReconstruct, args, 12)
 	if err != nil {
 		return err
 	}
-	set, err := loadTestImages(data.LoadTest, p.data, c, p.n, "n", stderr)
+	set, err := data.LoadTest(folder, stderr)
 	if err != nil {
 		return err
+	}
+	if p.n > set.Test.Len() {
+		return command.Usage("invalid value %d for flag -n: there are %d test images", p.n, set.Test.Len())
 	}
 	x := linalg.New[float32](data.Side*data.Side, p.n)
 	for i := range p.n {
@@ -90,24 +88,11 @@ func reconstruct(_ context.Context, args []string, stdout, stderr io.Writer) err
 	epsilon := noise(&t, rng, c.Config.Latent, p.n)
 	gamma0 := noise(&t, rng, c.Config.Latent, p.n)
 	start := network.Draw(images, mean, std, epsilon, gamma0).Start
-	flow := network.Flow(images)
-	shown := []linalg.Matrix[float32]{x, ad.Sigmoid(network.Decode(mean)).Value}
-	logJoints := ""
-	for k, s := range flow.Path(start) {
-		logJoint := float64(ad.Mean(flow.Target.LogJoint(s.Z)).Scalar())
-		if math.IsNaN(logJoint) || math.IsInf(logJoint, 0) {
-			return fmt.Errorf("%s: log p(x, z_%d) is not finite: the model is damaged or has diverged", p.checkpoint, k)
-		}
-		shown = append(shown, ad.Sigmoid(network.Decode(s.Z)).Value)
-		logJoints += fmt.Sprintf(" %.1f", logJoint)
+	rows := []linalg.Matrix[float32]{x, ad.Sigmoid(network.Decode(mean)).Value}
+	for _, s := range network.Flow(images).Path(start) {
+		rows = append(rows, ad.Sigmoid(network.Decode(s.Z)).Value)
 	}
-	if err := command.WriteFile(p.out, contact(max(1, 12/len(shown)), shown...), os.Rename); err != nil {
-		return err
-	}
-	fmt.Fprintf(stderr, "wrote %s: test images of %s; the model is %v, epoch %d\n", p.out, set.Name, c.Config, c.Epoch)
-	fmt.Fprintln(stdout, "from left to right: the image, its reconstruction from the encoder's mean, and from z_0 … z_K")
-	fmt.Fprintf(stdout, "mean of log p(x, z_k) in nats:%s\n", logJoints)
-	return nil
+	return command.WriteFile(p.out, contact(p.n, rows...), os.Rename)
 }
 
 // samples returns a PNG with the pixel probabilities of n images drawn from a model.
@@ -125,29 +110,31 @@ func noise(t *ad.Tape[float32], rng *rand.Rand, rows, cols int) *ad.Var[float32]
 	return t.Const(m)
 }
 
-// contact returns a contact sheet as a PNG. Its digits are the columns of the given matrices [784×n], with values from
-// 0 (black) to 1 (white). The columns with the same number form a group. Each row of the sheet has the given number of
-// groups or, if this is more, n.
-func contact(groups int, digits ...linalg.Matrix[float32]) []byte {
+// contact returns a contact sheet with the given number of columns as a PNG. Its digits, row by row, are the columns of
+// the given matrices [784×n], which contain values from 0 (black) to 1 (white).
+func contact(columns int, digits ...linalg.Matrix[float32]) []byte {
 	const scale, gap, margin = 2, 4, 8 // in pixels
-	const side = data.Side * scale
-	size, n := len(digits), digits[0].Cols
-	apart := 16 * min(1, size-1) // additional gap between groups, unless a group is a single digit
-	pitch := size*(side+gap) + apart
-	groups = min(groups, n)
-	rows := (n + groups - 1) / groups
-	sheet := image.NewGray(image.Rect(0, 0, groups*pitch-apart-gap+2*margin, rows*(side+gap)-gap+2*margin))
+	const pitch = data.Side*scale + gap
+	n := len(digits) * digits[0].Cols
+	rows := (n + columns - 1) / columns
+	sheet := image.NewGray(image.Rect(0, 0, columns*pitch-gap+2*margin, rows*pitch-gap+2*margin))
 	for i := range sheet.Pix {
 		sheet.Pix[i] = 255
 	}
-	for j := range size * n {
-		column := j / size
-		left := margin + j%size*(side+gap) + column%groups*pitch
-		top := margin + column/groups*(side+gap)
-		for i := range side * side {
-			x, y := i%side, i/side
-			v := digits[j%size].At(y/scale*data.Side+x/scale, column)
-			sheet.SetGray(left+x, top+y, color.Gray{uint8(math.Round(255 * float64(v)))})
+	left, top := margin, margin
+	for _, m := range digits {
+		for j := range m.Cols {
+			if left >= columns*pitch {
+				left = margin
+				top += pitch
+			}
+			for y := range data.Side * scale {
+				for x := range data.Side * scale {
+					v := m.At(y/scale*data.Side+x/scale, j)
+					sheet.SetGray(left+x, top+y, color.Gray{uint8(math.Round(255 * float64(v)))})
+				}
+			}
+			left += pitch
 		}
 	}
 	var b bytes.Buffer

@@ -25,10 +25,7 @@ func TestPicturesAreReproducible(t *testing.T) {
 		"flow.png":    "reconstruct -checkpoint results/hvae150.safetensors -data testdata/digits -n 6",
 	} {
 		want, again := pixels(t, "pictures", name), filepath.Join(t.TempDir(), strings.Repeat("x", 240)+".PNG")
-		stdout, stderr := mustRun(t, append(strings.Fields(args), "-o", again)...)
-		if quoted := strings.Contains(string(read(t, "README.md")), "```\n"+stdout+"```"); !strings.Contains(stderr, "wrote "+again) || quoted != (name == "flow.png") {
-			t.Errorf("%s: stdout %q (quoted in README.md: %v), stderr %q", args, stdout, quoted, stderr)
-		}
+		mustRun(t, append(strings.Fields(args), "-o", again)...)
 		if got := pixels(t, again); got.Rect != want.Rect || !bytes.Equal(got.Pix, want.Pix) {
 			t.Errorf("%s draws a picture that differs from pictures/%s", args, name)
 		}

@@ -28,7 +28,6 @@ import (
 //	mnist ARGS                run the program, which must exit with status 0
 //	status N mnist ARGS       the program must exit with status N
 //	refused N mnist ARGS      it must also print one line (except notes) on stderr and nothing on stdout, and change no file
-//	kill TEXT: mnist ARGS     run another process, and kill it (SIGKILL) when it prints TEXT
 //	at TEXT: COMMAND; …       execute the commands when the next program prints TEXT; "at TEXT: interrupt" cancels the program
 //	stdout, stderr REGEXP     the output of the last program must match
 //	same A B                  the files A and B, or all files in the folders A and B, must be equal except times
@@ -109,14 +108,6 @@ func (s *script) do(line string) error {
 		if !maps.Equal(before, contents(s.t, ".")) {
 			return errors.New("the command changed files")
 		}
-	case "kill":
-		text, program, _ := strings.Cut(rest, ": mnist ")
-		c := exec.Command(os.Args[0], strings.Fields(program)...)
-		c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1")
-		c.Stdout = &trigger{text: text, do: func() { c.Process.Kill() }}
-		if err := c.Run(); c.ProcessState.ExitCode() != -1 {
-			return fmt.Errorf("the process was not killed: %v", err)
-		}
 	case "at":
 		s.text, s.action, _ = strings.Cut(rest, ": ")
 	case "stdout", "stderr":
@@ -183,7 +174,7 @@ func withoutTimes(t *testing.T, folder string) map[string]string {
 	for name, text := range all {
 		switch filepath.Base(name) {
 		case stateFile:
-			s, err := decodeState([]byte(text))
+			s, err := readState(filepath.Join(folder, filepath.Dir(name)))
 			noError(t, err)
 			for i := range s.Metrics {
 				s.Metrics[i].Seconds = 0

@@ -11,7 +11,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"hvae/bench/command"
+	"hvae/bench/plot"
 	"hvae/hvae"
 	"hvae/mnist/model"
 )
@@ -37,11 +40,11 @@ type state struct {
 	Trainer    hvae.State[float32] // parameters after the last epoch, and averages of the optimiser
 	Best       []byte              // contents of modelFile; empty before the end of the first epoch
 
-	file os.FileInfo // of the file that was read or written last; nil if there is none
+	file os.FileInfo // describes the file that was read or written last; nil if there is none
 }
 
 // encode returns the contents of the state file.
-func (s *state) encode() []byte {
+func (s state) encode() []byte {
 	var b bytes.Buffer
 	z, _ := gzip.NewWriterLevel(&b, gzip.HuffmanOnly) // higher levels take much longer and hardly save space
 	gob.NewEncoder(z).Encode(s)                       // cannot fail, because it writes to memory
@@ -49,10 +52,19 @@ func (s *state) encode() []byte {
 	return b.Bytes()
 }
 
-// decodeState decodes the contents of a state file. It returns an error if the file is damaged or in another format.
-func decodeState(b []byte) (s *state, err error) {
+// readState reads the state in the folder of a run. If there is no state, the field file of the result is nil. readState
+// returns an error if the state is damaged or in another format.
+func readState(folder string) (s state, err error) {
+	f, err := os.Open(filepath.Join(folder, stateFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	defer f.Close()
 	var plain []byte
-	z, err := gzip.NewReader(bytes.NewReader(b))
+	z, err := gzip.NewReader(f)
 	if err == nil {
 		plain, err = io.ReadAll(z) // up to the checksum at the end, before anything is decoded
 	}
@@ -62,45 +74,142 @@ func decodeState(b []byte) (s *state, err error) {
 	if err == nil && s.Format != stateFormat {
 		err = fmt.Errorf("its format is %.40q, not %q", s.Format, stateFormat)
 	}
-	if err == nil {
-		err = s.Settings.Check()
-	}
 	if err != nil {
-		err = fmt.Errorf("it is not a valid state: %w", err)
+		return s, fmt.Errorf("%s is not a valid state: %w", f.Name(), err)
 	}
+	s.file, err = f.Stat()
 	return s, err
 }
 
-// readState reads the state in the folder of a run. It returns nil if there is no state.
-func readState(folder string) (s *state, err error) {
-	name := filepath.Join(folder, stateFile)
-	file, err := os.Stat(name) // before reading, so that check notices if another process replaces the file
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+// readCheckpoint reads the model in a file or in the folder of a run, or the model after the last epoch from a state.
+func readCheckpoint(name string) (c model.Checkpoint, err error) {
+	if name == "" {
+		return c, command.Usage("-checkpoint is missing: specify a model file or the folder of a run")
 	}
-	b, err := os.ReadFile(name)
-	if err == nil {
-		s, err = decodeState(b)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, err)
-	}
-	s.file = file
-	return s, nil
-}
-
-// decodeModel decodes a model file, or a state, whose model is the one after the last epoch.
-func decodeModel(b []byte) (c model.Checkpoint, err error) {
-	if !bytes.HasPrefix(b, []byte{0x1f, 0x8b}) { // the first two bytes of every gzip file
-		return model.DecodeCheckpoint(b)
-	}
-	s, err := decodeState(b)
+	info, err := os.Stat(name)
 	if err != nil {
 		return c, err
 	}
-	c = model.Checkpoint{Seed: s.Settings.Seed, Epoch: len(s.Metrics), Data: s.Data, DataSHA256: s.DataSHA256}
-	c.Network = model.New[float32](s.Settings.Config, 0, c.Seed)
-	return c, model.NewTrainer(s.Settings, c.Network, nil).Restore(s.Trainer)
+	if filepath.Base(name) == stateFile {
+		s, err := readState(filepath.Dir(name))
+		if err != nil {
+			return c, err
+		}
+		c = model.Checkpoint{Seed: s.Settings.Seed, Epoch: len(s.Metrics), Data: s.Data, DataSHA256: s.DataSHA256}
+		c.Network = model.New[float32](s.Settings.Config, 0, c.Seed)
+		return c, model.NewTrainer(s.Settings, c.Network, nil).Restore(s.Trainer)
+	}
+	if info.IsDir() {
+		name = filepath.Join(name, modelFile)
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return c, err
+	}
+	c, err = model.DecodeCheckpoint(b)
+	if err != nil {
+		err = fmt.Errorf("%s is not a model for this program: %w", name, err)
+	}
+	return c, err
+}
+
+// begin removes the temporary files of killed processes. Then it writes the first state of a new run, or the other files
+// of a resumed run, which a killed process may not have written.
+func (r *trainingRun) begin() error {
+	temporary, _ := filepath.Glob(filepath.Join(r.folder, command.Temporary))
+	for _, name := range temporary {
+		os.Remove(name)
+	}
+	if r.file != nil {
+		return r.writeFiles()
+	}
+	for _, file := range []string{modelFile, metricsFile} {
+		if _, err := os.Lstat(filepath.Join(r.folder, file)); err == nil {
+			return fmt.Errorf("%s contains %s of another run: choose another folder with -out", r.folder, file)
+		}
+	}
+	return r.save()
+}
+
+// save writes the state and then the other files.
+func (r *trainingRun) save() error {
+	r.Trainer = r.trainer.State()
+	err := r.write(stateFile, r.encode())
+	if err == nil {
+		r.file, err = os.Stat(filepath.Join(r.folder, stateFile))
+	}
+	if err == nil {
+		err = r.writeFiles()
+	}
+	return err
+}
+
+// writeFiles writes all files except the state, if an epoch has ended and their contents have changed. It returns an
+// error instead of replacing a model that is damaged or from another run.
+func (r *trainingRun) writeFiles() error {
+	if len(r.Metrics) == 0 {
+		return nil
+	}
+	name := filepath.Join(r.folder, modelFile)
+	c, err := readCheckpoint(name)
+	same := func(m model.Metrics) bool { return m.Epoch == c.Epoch && m.ValELBO == c.ELBO }
+	if !errors.Is(err, fs.ErrNotExist) && (err != nil || !slices.ContainsFunc(r.Metrics, same)) {
+		return fmt.Errorf("%s is damaged or from another run: move it away, or put back the state of its run", name)
+	}
+	best, err := model.DecodeCheckpoint(r.Best)
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{
+		modelFile:   r.Best,
+		metricsFile: encodeMetrics(r.Metrics),
+		curveFile:   r.curve(),
+		samplesFile: samples(best, 64, r.Settings.Seed),
+	}
+	for file, content := range files {
+		old, err := os.ReadFile(filepath.Join(r.folder, file))
+		if err == nil && bytes.Equal(old, content) {
+			continue
+		}
+		if err := r.write(file, content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write writes a file of the run. The first state must not exist before. Later, the folder must contain the state that
+// this process has read or written last. Otherwise write returns an error and changes nothing. So if several processes
+// continue the same run, or if the folder was moved, all but one process end.
+func (r *trainingRun) write(file string, content []byte) error {
+	return command.WriteFile(filepath.Join(r.folder, file), content, func(temporary, name string) error {
+		if r.file == nil {
+			return os.Link(temporary, name) // fails if the file exists
+		}
+		now, err := os.Stat(filepath.Join(r.folder, stateFile))
+		if err != nil || !os.SameFile(now, r.file) || now.ModTime() != r.file.ModTime() {
+			return fmt.Errorf("another process has continued the run in %s, or this folder was moved", r.folder)
+		}
+		return os.Rename(temporary, name)
+	})
+}
+
+// curve returns a plot of the metrics as SVG.
+func (r *trainingRun) curve() []byte {
+	best := model.Best(r.Metrics)
+	train := plot.Series{Label: "training"}
+	validation := plot.Series{Label: "validation"}
+	point := plot.Series{Label: fmt.Sprintf("best epoch, %d", best.Epoch), Style: plot.Points}
+	point.X, point.Y = []float64{float64(best.Epoch)}, []float64{best.ValELBO}
+	for _, m := range r.Metrics {
+		train.X = append(train.X, float64(m.Epoch))
+		train.Y = append(train.Y, m.TrainELBO)
+		validation.Y = append(validation.Y, m.ValELBO)
+	}
+	validation.X = train.X
+	c := plot.Chart{XLabel: "epoch", YLabel: "ELBO (nats)", LogX: true, Series: []plot.Series{train, validation, point}}
+	c.Title = fmt.Sprintf("Training: %v, on %s", r.Settings.Config, r.Data)
+	return c.SVG()
 }
 
 // encodeMetrics returns the contents of metricsFile.

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,16 +24,17 @@ import (
 	"hvae/mnist/model"
 )
 
-const (
-	aboutTable = `Prints the results of runs below the paper's Table 1: mnist table DIR
+const aboutTable = `Prints the results of runs below the paper's Table 1: mnist table DIR
 DIR/ROW-SEED must have the files of a run (mnist train -row ROW -seed SEED) and its evaluation (mnist eval -o evaluation.json).
 The command also writes the figures table1.svg and budget.svg to DIR.`
 
-	header = `NLL (± standard deviation over seeds) and ELBO in nats, and the NLL minus the NLL of the VAE with the same seed and protocol
+const header = `NLL (± standard deviation over seeds) and ELBO in nats, and the NLL minus the NLL of the VAE with the same seed and protocol
 (± standard error). A protocol consists of the data, the maximum number of epochs, and the test images and samples per image.
 
-%-22s%-46s seeds epochs    ELBO            NLL     minus VAE
+row                   protocol                                       seeds epochs    ELBO            NLL     minus VAE
 `
+
+const (
 	evaluationFile = "evaluation.json"
 	publishedName  = "published" // protocol of published results
 )
@@ -43,15 +45,13 @@ The command also writes the figures table1.svg and budget.svg to DIR.`
 //go:embed published.csv
 var publishedCSV string
 
-// A result is the result of a run, published in the paper or computed by this program. ELBO and NLL are in nats.
+// A result is the result of a run, published in the paper or computed by this program.
 type result struct {
-	row      string
-	seed     uint64
-	protocol string // how the run was trained and evaluated
-	epochs   int    // number of epochs trained
-	elbo     eval.Number
-	nll      eval.Number
-	metrics  []model.Metrics // of all epochs; nil if published
+	evaluation // only the ELBO, the NLL, the model and the seed of the run if published
+	row        string
+	protocol   string          // how the run was trained and evaluated
+	epochs     int             // number of epochs trained
+	metrics    []model.Metrics // of all epochs; nil if published
 }
 
 // table runs the table command.
@@ -61,21 +61,20 @@ func table(_ context.Context, args []string, stdout, stderr io.Writer) error {
 		return cmp.Or(err, command.Usage("the folder of the runs is missing: mnist table DIR"))
 	}
 	folder := args[0]
-	results, err := readResults(folder, stderr)
-	if err != nil {
-		return err
+	results := readResults(folder, stderr)
+	if results == nil {
+		return fmt.Errorf("%s contains no run of a row with an evaluation", folder)
 	}
-	lines := summaries(results)
-	for name, figure := range figures(lines) {
-		if err := command.WriteFile(filepath.Join(folder, name), figure, os.Rename); err != nil {
-			return err
-		}
-	}
-	fmt.Fprintf(stdout, header, "", "")
+	lines := summaries(append(published(), results...))
+	fmt.Fprint(stdout, header)
 	for _, s := range lines {
 		fmt.Fprintln(stdout, s)
 	}
-	return nil
+	differences, budget := figures(lines)
+	if err := command.WriteFile(filepath.Join(folder, "table1.svg"), differences, os.Rename); err != nil {
+		return err
+	}
+	return command.WriteFile(filepath.Join(folder, "budget.svg"), budget, os.Rename)
 }
 
 // published returns the results of Table 1: first the VAEs, then the HVAEs, ordered by K, tempering and ε.
@@ -84,9 +83,10 @@ func published() (results []result) {
 		r := result{protocol: publishedName}
 		var elboSD, nllSD float64 // over evaluations
 		fields := strings.ReplaceAll(line, ",", " ")
-		n, _ := fmt.Sscan(fields, &r.row, &r.seed, &r.epochs, &r.elbo, &elboSD, &r.nll, &nllSD)
+		n, _ := fmt.Sscan(fields, &r.row, &r.Settings.Seed, &r.epochs, &r.ELBO, &elboSD, &r.NLL, &nllSD)
 		if n == 7 { // not the header
-			r.elbo = -r.elbo
+			r.ELBO = -r.ELBO
+			r.Settings.Config, _ = parseRow(model.Defaults().Config, r.row)
 			results = append(results, r)
 		}
 	}
@@ -96,10 +96,10 @@ func published() (results []result) {
 // rowName matches the names of rows.
 var rowName = regexp.MustCompile(`^(?:vae(?:-([lm])([1-9]\d{0,2}))?|hvae-k([1-9]\d*)-(none|fixed|free|untied)(-shared|-varied)?)$`)
 
-// parseRow returns the model of the named row, such as vae, hvae-k1-none or hvae-k10-free-varied. If K > 1, the name
-// ends in shared (all steps have the same step sizes) or varied (each step has separate step sizes).
-func parseRow(name string) (model.Config, error) {
-	c := model.Defaults().Config
+// parseRow returns the configuration c, changed to the model of the named row, such as vae, hvae-k1-none or
+// hvae-k10-free-varied. If K > 1, the name ends in shared (all steps have the same step sizes) or varied (each step has
+// separate step sizes).
+func parseRow(c model.Config, name string) (model.Config, error) {
 	if m := rowName.FindStringSubmatch(name); m != nil {
 		c.Kind, _, _ = strings.Cut(name, "-")
 		c.Importance = m[1] == "l"
@@ -114,73 +114,55 @@ func parseRow(name string) (model.Config, error) {
 	return c, fmt.Errorf("there is no row %.40q: a row must be vae, vae-lL (L importance samples), vae-mL (mean of L draws), hvae-k1-TEMPERING or hvae-kK-TEMPERING-EPS, where K > 1, TEMPERING is none, fixed, free or untied, and EPS is shared or varied", name)
 }
 
-// readResults returns the results of the runs in a folder, after the published results of the same rows. It omits runs
-// without a valid evaluation, and prints the reason.
-func readResults(folder string, stderr io.Writer) ([]result, error) {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return nil, err
-	}
-	var results []result
-	for _, e := range entries {
-		i := strings.LastIndexByte(e.Name(), '-')
-		row, seed := e.Name()[:max(0, i)], e.Name()[i+1:]
-		config, notRow := parseRow(row)
-		n, notSeed := strconv.ParseUint(seed, 10, 64)
-		if notRow != nil || notSeed != nil {
-			continue
-		}
-		r := result{row: row, seed: n}
-		if err := r.read(filepath.Join(folder, e.Name()), config); err != nil {
-			fmt.Fprintf(stderr, "%s is left out: %v\n", e.Name(), err)
+// readResults returns the results of the runs in a folder. It omits runs without a valid evaluation, and prints the
+// reason.
+func readResults(folder string, stderr io.Writer) (results []result) {
+	names, _ := fs.Glob(os.DirFS(folder), "*/"+evaluationFile) // returns no error, because the pattern is valid
+	for _, name := range names {
+		run := filepath.Dir(name)
+		r, err := readResult(filepath.Join(folder, run))
+		if err != nil {
+			fmt.Fprintf(stderr, "%s is left out: %v\n", run, err)
 			continue
 		}
 		results = append(results, r)
 	}
-	if results == nil {
-		return nil, fmt.Errorf("%s contains no run of a row with an evaluation", folder)
-	}
-	reference := slices.DeleteFunc(published(), func(p result) bool {
-		return !slices.ContainsFunc(results, func(r result) bool { return r.row == p.row })
-	})
-	return append(reference, results...), nil
+	return results
 }
 
-// read reads the result of the run in a folder. It returns an error unless the run was trained to its end with the
+// readResult reads the result of the run in a folder. It returns an error unless the run was trained to its end with the
 // settings of its row, and its best epoch was evaluated on images of the same dataset.
-func (r *result) read(folder string, config model.Config) error {
-	var e evaluation
+func readResult(folder string) (r result, err error) {
 	b, err := os.ReadFile(filepath.Join(folder, evaluationFile))
 	if err == nil {
-		err = json.Unmarshal(b, &e)
+		err = json.Unmarshal(b, &r.evaluation)
 	}
 	if err == nil {
 		r.metrics, err = readMetrics(filepath.Join(folder, metricsFile))
 	}
 	if err != nil {
-		return err
+		return r, err
 	}
-	if e.Settings == nil {
-		return errors.New("its evaluation does not contain its settings: evaluate the folder of the run")
-	}
-	s, want := *e.Settings, model.Defaults()
-	want.Config, want.Seed = config, r.seed
-	want.Epochs, want.Data, want.Recompute = s.Epochs, s.Data, s.Recompute // may differ
-	changed := func(m model.Metrics) bool { return m.Rate != 0 && m.Rate != want.Rate }
+	s := r.Settings
+	r.row = strings.TrimSuffix(filepath.Base(folder), fmt.Sprintf("-%d", s.Seed))
+	want := model.Defaults()
+	want.Config, err = parseRow(want.Config, r.row)
+	want.Seed, want.Epochs, want.Data, want.Recompute = s.Seed, s.Epochs, s.Data, s.Recompute // may differ
 	switch {
-	case s != want || slices.ContainsFunc(r.metrics, changed):
-		return errors.New("it was not trained with the settings of its row")
+	case s == (model.Settings{}):
+		return r, errors.New("its evaluation does not contain its settings: evaluate the folder of the run")
+	case err != nil || s != want:
+		return r, errors.New("it was not trained with the settings of its row and seed")
 	case model.Ended(r.metrics, s.Epochs, s.Patience) == "":
-		return errors.New("its training has not ended")
-	case model.Best(r.metrics).Epoch != e.Epoch:
-		return errors.New("its best epoch has not been evaluated")
-	case e.Trained != e.Data:
-		return fmt.Errorf("it was trained on %.40q, but evaluated on %.40q", e.Trained, e.Data)
+		return r, errors.New("its training has not ended")
+	case model.Best(r.metrics).Epoch != r.Epoch:
+		return r, errors.New("its best epoch has not been evaluated")
+	case r.Trained != r.Data:
+		return r, fmt.Errorf("it was trained on %.40q, but evaluated on %.40q", r.Trained, r.Data)
 	}
-	r.protocol = fmt.Sprintf("%s, %d epochs, %d images, %d samples", e.Data, s.Epochs, e.Images, e.Samples)
+	r.protocol = fmt.Sprintf("%s, %d epochs, %d images, %d samples", r.Data, s.Epochs, r.Images, r.Samples)
 	r.epochs = len(r.metrics)
-	r.elbo, r.nll = e.ELBO, e.NLL
-	return nil
+	return r, nil
 }
 
 // readMetrics reads the metrics of all epochs.
@@ -196,130 +178,107 @@ func readMetrics(name string) (all []model.Metrics, err error) {
 	return all, err
 }
 
-// A summary contains statistics of the runs of a row with the same protocol. ELBO, NLL and epochs are means over seeds.
+// A summary contains the runs of a row with the same protocol, and their results.
 type summary struct {
-	row, protocol     string
-	config            model.Config
-	runs              []result
-	epochs, elbo, nll eval.Number
-	seedSD            eval.Number // standard deviation of the NLL over seeds
-
-	// toVAE is the NLL minus the NLL of the VAE with the same seed and protocol, averaged over the seeds that both
-	// rows have. toVAEError is its standard error. The number of these seeds, pairs, is 0 for the VAE itself.
-	toVAE, toVAEError eval.Number
-	pairs             int
+	row, protocol       string
+	config              model.Config
+	runs                []result
+	epochs, elbos, nlls []float64
+	differences         []float64 // NLLs minus the NLLs of VAEs with the same seed and protocol, if there are such VAEs
 }
 
 // summaries returns a summary for each row and protocol, ordered by rows.
 func summaries(results []result) (all []summary) {
-	for _, first := range results {
-		for _, r := range results {
-			known := func(s summary) bool { return s.row == r.row && s.protocol == r.protocol }
-			if r.row == first.row && !slices.ContainsFunc(all, known) {
-				all = append(all, summarise(r.row, r.protocol, results))
-			}
-		}
-	}
-	return all
-}
-
-func summarise(row, protocol string, results []result) summary {
-	s := summary{row: row, protocol: protocol}
-	s.config, _ = parseRow(row) // cannot fail for a row of the table
-	var epochs, elbos, nlls, differences []float64
 	for _, r := range results {
-		if r.row != row || r.protocol != protocol {
-			continue
+		same := func(s summary) bool { return s.row == r.row && s.protocol == r.protocol }
+		if !slices.ContainsFunc(all, same) {
+			all = append(all, summary{row: r.row, protocol: r.protocol, config: r.Settings.Config})
 		}
+		s := &all[slices.IndexFunc(all, same)]
 		s.runs = append(s.runs, r)
-		epochs = append(epochs, float64(r.epochs))
-		elbos = append(elbos, float64(r.elbo))
-		nlls = append(nlls, float64(r.nll))
+		s.epochs = append(s.epochs, float64(r.epochs))
+		s.elbos = append(s.elbos, float64(r.ELBO))
+		s.nlls = append(s.nlls, float64(r.NLL))
 		for _, v := range results {
-			if v.row == "vae" && row != "vae" && v.protocol == protocol && v.seed == r.seed {
-				differences = append(differences, float64(r.nll-v.nll))
+			if v.row == "vae" && r.row != "vae" && v.protocol == r.protocol && v.Settings.Seed == r.Settings.Seed {
+				s.differences = append(s.differences, float64(r.NLL-v.NLL))
 			}
 		}
 	}
-	s.epochs, _ = eval.MeanSD(epochs)
-	s.elbo, _ = eval.MeanSD(elbos)
-	s.nll, s.seedSD = eval.MeanSD(nlls)
-	s.toVAE, s.toVAEError = eval.MeanSE(differences)
-	s.pairs = len(differences)
-	return s
+	first := func(s summary) int {
+		return slices.IndexFunc(results, func(r result) bool { return r.row == s.row })
+	}
+	slices.SortStableFunc(all, func(a, b summary) int { return first(a) - first(b) })
+	return all
 }
 
 // String returns a line of the table.
 func (s summary) String() string {
-	nll, difference := eval.PlusMinus(s.nll, s.seedSD), eval.PlusMinus(s.toVAE, s.toVAEError)
+	epochs, _ := eval.MeanSD(s.epochs)
+	elbo, _ := eval.MeanSD(s.elbos)
+	nll := eval.PlusMinus(eval.MeanSD(s.nlls))
+	difference := "–"
+	if s.differences != nil {
+		difference = eval.PlusMinus(eval.MeanSE(s.differences))
+	}
 	const format = "%-22s%-46s %5d %6.0f %7v %14s %13s"
-	line := fmt.Sprintf(format, s.row, s.protocol, len(s.runs), s.epochs, s.elbo, nll, difference)
-	return strings.ReplaceAll(line, "NaN", "  –")
+	return fmt.Sprintf(format, s.row, s.protocol, len(s.runs), epochs, elbo, nll, difference)
 }
 
-// figures returns the figures of a table, by the names of their files. They have separate charts for each protocol.
-func figures(lines []summary) map[string][]byte {
+// figures returns table1.svg and budget.svg. Both have a chart for each protocol.
+func figures(lines []summary) (table1, budget []byte) {
 	var protocols []string
-	var ks []float64
 	for _, s := range lines {
 		protocols = append(protocols, s.protocol)
-		ks = append(ks, float64(s.config.K))
 	}
-	slices.Sort(ks)
-	ks = slices.Compact(ks)
 	slices.Sort(protocols)
-	var table, budget []plot.Chart
+	var differences, elbos []plot.Chart
 	for _, p := range slices.Compact(protocols) {
-		differences := plot.Chart{Title: p, XLabel: "K", YLabel: "NLL minus the VAE's ± s.e. (nats)", XTicks: ks}
-		differences.Series = []plot.Series{{Label: "VAE", X: ks, Y: make([]float64, len(ks)), Style: plot.Dashed}}
-		epochs := plot.Chart{Title: p, XLabel: "epoch", YLabel: "mean validation ELBO (nats)", LogX: true}
-		work := plot.Chart{Title: p, XLabel: "work (epochs of a VAE)", YLabel: epochs.YLabel, LogX: true}
+		difference := plot.Chart{Title: p, XLabel: "K", YLabel: "NLL minus the VAE's ± s.e. (nats)"}
+		elbo := plot.Chart{Title: p, XLabel: "work (epochs of a VAE)", YLabel: "validation ELBO (nats)", LogX: true}
 		for _, s := range lines {
 			if s.protocol == p {
-				s.plotDifference(&differences)
-				s.plotELBO(&epochs, 1)
-				s.plotELBO(&work, float64(s.config.StepCost())/float64(model.Defaults().StepCost()))
+				s.plotDifference(&difference)
+				s.plotELBO(&elbo)
 			}
 		}
-		table = append(table, differences)
+		differences = append(differences, difference)
 		if p != publishedName {
-			budget = append(budget, epochs, work)
+			elbos = append(elbos, elbo)
 		}
 	}
-	return map[string][]byte{"table1.svg": plot.Panels(2, table...), "budget.svg": plot.Panels(2, budget...)}
+	return plot.Panels(2, differences...), plot.Panels(2, elbos...)
 }
 
 // plotDifference adds the difference from the VAE to a line for the kind of tempering and step sizes. The difference is
 // more precise than the NLL, which depends more on the number of epochs than on the model.
 func (s summary) plotDifference(c *plot.Chart) {
-	if s.pairs == 0 {
+	if s.differences == nil {
 		return
 	}
 	label := strings.Replace(strings.TrimSuffix(s.row, "-shared"), fmt.Sprintf("-k%d", s.config.K), "", 1)
-	i := slices.IndexFunc(c.Series, func(line plot.Series) bool { return line.Label == label })
-	if i < 0 {
-		i = len(c.Series)
+	same := func(line plot.Series) bool { return line.Label == label }
+	if !slices.ContainsFunc(c.Series, same) {
 		c.Series = append(c.Series, plot.Series{Label: label})
 	}
-	line := &c.Series[i]
+	line := &c.Series[slices.IndexFunc(c.Series, same)]
+	mean, se := eval.MeanSE(s.differences)
 	line.X = append(line.X, float64(s.config.K))
-	line.Y = append(line.Y, float64(s.toVAE))
-	line.Error = append(line.Error, float64(s.toVAEError))
+	line.Y = append(line.Y, float64(mean))
+	line.Error = append(line.Error, float64(se))
 }
 
-// plotELBO adds a line with the validation ELBO, averaged over runs. An epoch has the given width on the x-axis.
-func (s summary) plotELBO(c *plot.Chart, width float64) {
-	line := plot.Series{Label: s.row}
-	shortest := slices.MinFunc(s.runs, func(a, b result) int { return len(a.metrics) - len(b.metrics) })
-	for epoch := range shortest.metrics {
-		mean := 0.0
-		for _, r := range s.runs {
-			mean += r.metrics[epoch].ValELBO / float64(len(s.runs))
+// plotELBO adds a line for each run.
+func (s summary) plotELBO(c *plot.Chart) {
+	work := float64(s.config.StepCost()) / float64(model.Defaults().StepCost())
+	for _, r := range s.runs {
+		line := plot.Series{Label: s.row}
+		for _, m := range r.metrics {
+			if m.ValELBO >= -120 { // lower values would compress the rest of the figure
+				line.X = append(line.X, work*float64(m.Epoch))
+				line.Y = append(line.Y, m.ValELBO)
+			}
 		}
-		if mean >= -120 { // lower values would compress the rest of the figure
-			line.X = append(line.X, width*float64(epoch+1))
-			line.Y = append(line.Y, mean)
-		}
+		c.Series = append(c.Series, line)
 	}
-	c.Series = append(c.Series, line)
 }
