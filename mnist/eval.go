@@ -55,6 +55,10 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return command.Usage("invalid value %q for flag -K: the model's K can only be replaced by 0", k)
 	case method != "is" && method != "ais":
 		return command.Usage("invalid value %q for flag -method: it must be 'is' or 'ais'", method)
+	case method == "is" && given(f, "steps", "chains"):
+		return command.Usage("-steps and -chains require -method ais")
+	case simulated && given(f, "data"):
+		return command.Usage("-data has no effect with -simulated, which draws images from the model")
 	}
 	c, err := readCheckpoint(checkpoint)
 	if err != nil {
