@@ -8,8 +8,7 @@
 //	go run ./mnist reconstruct -checkpoint DIR -o digits.png
 //
 // Read train.go, run.go (a training run) and state.go (its state), then eval.go, pictures.go (sample and reconstruct)
-// and table.go. The commands use the packages mnist/model, mnist/eval (evaluations), mnist/data and mnist/safetensors
-// (the file format).
+// and table.go. The commands use the packages mnist/model, mnist/eval (evaluations) and mnist/data.
 package main
 
 import (

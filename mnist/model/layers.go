@@ -34,19 +34,14 @@ func newParam[T linalg.Float](name string, mean, spread float64, shape ...int) *
 	return &param[T]{hvae.Param[T]{Name: name, Value: value}, shape, []axis{{size, 1}}, mean, spread}
 }
 
-// order returns, for each element of the tensor in row-major order, its index in Value.Data.
-func (p *param[T]) order() []int {
-	indices := []int{0}
-	for _, a := range p.axes {
-		var next []int
-		for _, first := range indices {
-			for i := range a.size {
-				next = append(next, first+i*a.stride)
-			}
-		}
-		indices = next
+// index returns the index in Value.Data of element i of the tensor in row-major order.
+func (p *param[T]) index(i int) int {
+	at := 0
+	for _, a := range slices.Backward(p.axes) {
+		at += i % a.size * a.stride
+		i /= a.size
 	}
-	return indices
+	return at
 }
 
 // A layer is a dense layer, a convolution or a transposed convolution.
