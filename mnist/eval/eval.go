@@ -56,6 +56,30 @@ type Options struct {
 	Chains int // number of Markov chains for each image; if it is 0, no bounds are computed
 }
 
+// Bounds holds bounds on log p(x) from annealed importance sampling. Standard errors are computed over images.
+type Bounds struct {
+	Method     string `json:"method"`
+	Steps      int    `json:"steps"`
+	Chains     int    `json:"chains"`
+	Lower      Number `json:"lower"`
+	LowerSE    Number `json:"lower_se"`
+	Upper      Number `json:"upper"` // undefined unless the images are simulated
+	UpperSE    Number `json:"upper_se"`
+	Gap        Number `json:"gap"` // upper − lower
+	GapSE      Number `json:"gap_se"`
+	Missed     Number `json:"missed"` // lower − the estimate from importance sampling
+	MissedSE   Number `json:"missed_se"`
+	Acceptance Number `json:"acceptance"`
+}
+
+// Reverse holds an upper bound on log p(x) from paths that end at exact posterior draws (hvae.ReverseHIS).
+type Reverse struct {
+	ReverseUpper   Number `json:"reverse_upper"`
+	ReverseUpperSE Number `json:"reverse_upper_se"`
+	ReverseGap     Number `json:"reverse_gap"` // ReverseUpper + NLL
+	ReverseGapSE   Number `json:"reverse_gap_se"`
+}
+
 // Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if ctx is done, or if the
 // ELBO or the NLL is infinite. Chains need a Set with training images, on which their step sizes are tuned.
 func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writer) (Evaluation, error) {
@@ -67,47 +91,14 @@ func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writ
 	if err != nil {
 		return Evaluation{}, err
 	}
-	e := Evaluation{Images: o.N, Samples: o.Samples, Runs: o.Runs, Data: "simulated", Trained: c.Data}
+	e := summarise(o, estimates)
+	if !finite(e.NLL) || math.IsInf(float64(e.ELBO), 0) {
+		return e, fmt.Errorf("the evaluation is not finite (ELBO %v, NLL %v): the model is damaged or has diverged",
+			e.ELBO, e.NLL)
+	}
+	e.Trained, e.Data = c.Data, "simulated"
 	if o.Set != nil {
 		e.Data = o.Set.Name
-	}
-	var shapes []float64
-	for _, x := range estimates {
-		shapes = append(shapes, x.TailShape)
-		e.Diverged += x.Diverged
-		if x.HeavyTail() {
-			e.HeavyTails++
-		}
-	}
-	e.TailShape, _ = MeanSE(shapes)
-	e.HeavyTails /= Number(len(estimates))
-	if !finite(e.TailShape) {
-		e.TailShape, e.HeavyTails = undefined, undefined
-	}
-	runs := slices.Collect(slices.Chunk(estimates, o.N))
-	ofImages := make([][]estimate, o.N) // the estimates for each image in all runs
-	for i, x := range estimates {
-		ofImages[i%o.N] = append(ofImages[i%o.N], x)
-	}
-	elbo := func(x estimate) float64 { return x.ELBO }
-	nll := func(x estimate) float64 { return -x.Log }
-	e.ELBO, e.ELBOSD = MeanSD(means(runs, elbo))
-	e.NLL, e.NLLSD = MeanSD(means(runs, nll))
-	if !finite(e.NLL) || math.IsInf(float64(e.ELBO), 0) {
-		return Evaluation{}, fmt.Errorf("the evaluation is not finite (ELBO %v, NLL %v): "+
-			"the model is damaged or has diverged", e.ELBO, e.NLL)
-	}
-	e.ImageNLL = means(ofImages, nll)
-	if e.Diverged == 0 {
-		e.ImageELBO = means(ofImages, elbo)
-	}
-	if o.Set == nil {
-		e.Reverse = new(Reverse)
-		e.ReverseUpper, e.ReverseUpperSE = MeanSE(means(ofImages, func(x estimate) float64 { return x.reverse }))
-		e.ReverseGap, e.ReverseGapSE = MeanSE(means(ofImages, func(x estimate) float64 { return x.reverse - x.Log }))
-	}
-	if o.Chains > 0 {
-		e.Bounds = newBounds(o, ofImages)
 	}
 	e.Seconds = time.Since(began).Seconds()
 	return e, nil
@@ -139,6 +130,52 @@ func estimateAll(ctx context.Context, e *estimator, stderr io.Writer) ([]estimat
 		return nil, context.Cause(ctx)
 	}
 	return all, nil
+}
+
+// summarise returns the statistics of the estimates from estimateAll.
+func summarise(o Options, estimates []estimate) Evaluation {
+	e := Evaluation{Images: o.N, Samples: o.Samples, Runs: o.Runs}
+	var shapes []float64
+	images := make([][]estimate, o.N) // the estimates for each image in all runs
+	for i, x := range estimates {
+		shapes = append(shapes, x.TailShape)
+		if x.HeavyTail() {
+			e.HeavyTails++
+		}
+		e.Diverged += x.Diverged
+		images[i%o.N] = append(images[i%o.N], x)
+	}
+	e.TailShape, _ = MeanSE(shapes)
+	e.HeavyTails /= Number(len(estimates))
+	if !finite(e.TailShape) {
+		e.TailShape, e.HeavyTails = undefined, undefined
+	}
+	elbo := func(x estimate) float64 { return x.ELBO }
+	nll := func(x estimate) float64 { return -x.Log }
+	runs := slices.Collect(slices.Chunk(estimates, o.N))
+	e.ELBO, e.ELBOSD = MeanSD(means(runs, elbo))
+	e.NLL, e.NLLSD = MeanSD(means(runs, nll))
+	e.ImageNLL = means(images, nll)
+	if e.Diverged == 0 {
+		e.ImageELBO = means(images, elbo)
+	}
+	over := func(value func(x estimate) float64) (mean, se Number) { return MeanSE(means(images, value)) }
+	if o.Set == nil {
+		r := new(Reverse)
+		r.ReverseUpper, r.ReverseUpperSE = over(func(x estimate) float64 { return x.reverse })
+		r.ReverseGap, r.ReverseGapSE = over(func(x estimate) float64 { return x.reverse - x.Log })
+		e.Reverse = r
+	}
+	if o.Chains > 0 {
+		b := &Bounds{Method: "ais", Steps: o.Steps, Chains: o.Chains}
+		b.Lower, b.LowerSE = over(func(x estimate) float64 { return x.lower })
+		b.Upper, b.UpperSE = over(func(x estimate) float64 { return x.upper })
+		b.Gap, b.GapSE = over(func(x estimate) float64 { return x.upper - x.lower })
+		b.Missed, b.MissedSE = over(func(x estimate) float64 { return x.lower - x.Log })
+		b.Acceptance, _ = over(func(x estimate) float64 { return x.acceptance })
+		e.Bounds = b
+	}
+	return e
 }
 
 // String returns the results as lines of text: ELBO, NLL, tail shape and bounds.
