@@ -42,15 +42,14 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 		return streams
 	}
 	var x, z matrix // z is an exact draw from the posterior of a simulated image
-	simulated := e.Set == nil
-	if simulated {
+	if e.Set == nil {
 		x, z = Simulate(e.model, 1, func(int) *rand.Rand { return stream("mnist eval simulated") })
 	} else {
 		x = linalg.New[float32](pixels, 1)
 		data.Binarise(x, 0, e.Set.Test.Image(image), stream("mnist eval pixels"))
 	}
 	r.Evidence = hvae.ImportanceEstimate(e.importance(t, x, matrix{}, stream("mnist eval noise")))
-	if simulated {
+	if e.Set == nil {
 		logs := e.importance(t, x, z, stream("mnist eval reverse"))
 		r.reverse = hvae.ReverseEstimate(logs, e.Samples).Log
 	}
@@ -63,7 +62,7 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 		return r, err
 	}
 	r.lower, r.upper, r.acceptance = hvae.ImportanceEstimate(logs).Log, math.NaN(), end.Acceptance
-	if simulated {
+	if e.Set == nil {
 		_, logs, err = ais.Reverse(ctx, repeat(z, e.Chains), chains("mnist ais reverse"))
 		if err != nil {
 			return r, err

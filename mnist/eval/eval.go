@@ -18,7 +18,8 @@ import (
 )
 
 // An Evaluation is the result of evaluating a model in one or more runs, each of which binarises the images again.
-// ELBOSD and NLLSD are standard deviations over runs. All other statistics are means over images, runs or both.
+// ELBOSD and NLLSD are standard deviations over runs. All other statistics are means over images, runs or both, and
+// their standard errors (SE) are computed over images.
 type Evaluation struct {
 	ELBO    Number `json:"elbo"` // nats, negative; undefined if a sample has diverged
 	ELBOSD  Number `json:"elbo_sd"`
@@ -27,7 +28,7 @@ type Evaluation struct {
 	Images  int    `json:"images"`
 	Samples int    `json:"samples"`
 	Runs    int    `json:"runs"`
-	Data    string `json:"data"`       // name of the images
+	Data    string `json:"data"`       // name of the images, or simulated
 	Trained string `json:"trained_on"` // name of the training images; "" if the checkpoint lacks it
 
 	// Both are undefined if any tail shape is NaN or infinite, for example with fewer than 100 samples.
@@ -35,13 +36,32 @@ type Evaluation struct {
 	HeavyTails Number `json:"heavy_tails"`        // fraction of heavy tails, which indicate unreliable estimates
 	Diverged   int    `json:"diverged,omitempty"` // number of samples that have diverged
 
-	*Reverse // nil unless the images are simulated
-	*Bounds  // nil without annealed importance sampling
+	// An upper bound on log p(x) for simulated images, from paths that end at exact posterior draws (hvae.ReverseHIS).
+	ReverseUpper   Number `json:"reverse_upper,omitzero"`
+	ReverseUpperSE Number `json:"reverse_upper_se,omitzero"`
+	ReverseGap     Number `json:"reverse_gap,omitzero"` // ReverseUpper + NLL
+	ReverseGapSE   Number `json:"reverse_gap_se,omitzero"`
+
+	// Bounds on log p(x) from annealed importance sampling. The upper bound is undefined unless the images are simulated.
+	Method     string `json:"method,omitempty"` // "ais", or "" without these bounds
+	Steps      int    `json:"steps,omitempty"`
+	Chains     int    `json:"chains,omitempty"`
+	Lower      Number `json:"lower,omitzero"`
+	LowerSE    Number `json:"lower_se,omitzero"`
+	Upper      Number `json:"upper,omitzero"`
+	UpperSE    Number `json:"upper_se,omitzero"`
+	Gap        Number `json:"gap,omitzero"` // Upper − Lower
+	GapSE      Number `json:"gap_se,omitzero"`
+	Missed     Number `json:"missed,omitzero"` // Lower + NLL: importance sampling misses this much or more
+	MissedSE   Number `json:"missed_se,omitzero"`
+	Acceptance Number `json:"acceptance,omitzero"`
 
 	Seconds   float64   `json:"seconds"`
 	ImageELBO []float64 `json:"image_elbo,omitempty"` // nil if a sample has diverged
 	ImageNLL  []float64 `json:"image_nll,omitempty"`
 }
+
+const simulated = "simulated" // Evaluation.Data for images drawn from the model
 
 // Options are the settings of an evaluation.
 type Options struct {
@@ -54,30 +74,6 @@ type Options struct {
 	// Annealed importance sampling (hvae.AIS) does not use the flow, so it checks the flow's estimates independently.
 	Steps  int // K, the number of steps from the encoder's variational prior to the posterior
 	Chains int // number of Markov chains for each image; if it is 0, no bounds are computed
-}
-
-// Bounds holds bounds on log p(x) from annealed importance sampling. Standard errors are computed over images.
-type Bounds struct {
-	Method     string `json:"method"`
-	Steps      int    `json:"steps"`
-	Chains     int    `json:"chains"`
-	Lower      Number `json:"lower"`
-	LowerSE    Number `json:"lower_se"`
-	Upper      Number `json:"upper"` // undefined unless the images are simulated
-	UpperSE    Number `json:"upper_se"`
-	Gap        Number `json:"gap"` // upper − lower
-	GapSE      Number `json:"gap_se"`
-	Missed     Number `json:"missed"` // lower − the estimate from importance sampling
-	MissedSE   Number `json:"missed_se"`
-	Acceptance Number `json:"acceptance"`
-}
-
-// Reverse holds an upper bound on log p(x) from paths that end at exact posterior draws (hvae.ReverseHIS).
-type Reverse struct {
-	ReverseUpper   Number `json:"reverse_upper"`
-	ReverseUpperSE Number `json:"reverse_upper_se"`
-	ReverseGap     Number `json:"reverse_gap"` // ReverseUpper + NLL
-	ReverseGapSE   Number `json:"reverse_gap_se"`
 }
 
 // Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if ctx is done, or if the
@@ -96,10 +92,7 @@ func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writ
 		return e, fmt.Errorf("the evaluation is not finite (ELBO %v, NLL %v): the model is damaged or has diverged",
 			e.ELBO, e.NLL)
 	}
-	e.Trained, e.Data = c.Data, "simulated"
-	if o.Set != nil {
-		e.Data = o.Set.Name
-	}
+	e.Trained = c.Data
 	e.Seconds = time.Since(began).Seconds()
 	return e, nil
 }
@@ -134,7 +127,7 @@ func estimateAll(ctx context.Context, e *estimator, stderr io.Writer) ([]estimat
 
 // summarise returns the statistics of the estimates from estimateAll.
 func summarise(o Options, estimates []estimate) Evaluation {
-	e := Evaluation{Images: o.N, Samples: o.Samples, Runs: o.Runs}
+	e := Evaluation{Images: o.N, Samples: o.Samples, Runs: o.Runs, Data: simulated}
 	var shapes []float64
 	images := make([][]estimate, o.N) // the estimates for each image in all runs
 	for i, x := range estimates {
@@ -161,19 +154,18 @@ func summarise(o Options, estimates []estimate) Evaluation {
 	}
 	over := func(value func(x estimate) float64) (mean, se Number) { return MeanSE(means(images, value)) }
 	if o.Set == nil {
-		r := new(Reverse)
-		r.ReverseUpper, r.ReverseUpperSE = over(func(x estimate) float64 { return x.reverse })
-		r.ReverseGap, r.ReverseGapSE = over(func(x estimate) float64 { return x.reverse - x.Log })
-		e.Reverse = r
+		e.ReverseUpper, e.ReverseUpperSE = over(func(x estimate) float64 { return x.reverse })
+		e.ReverseGap, e.ReverseGapSE = over(func(x estimate) float64 { return x.reverse - x.Log })
+	} else {
+		e.Data = o.Set.Name
 	}
 	if o.Chains > 0 {
-		b := &Bounds{Method: "ais", Steps: o.Steps, Chains: o.Chains}
-		b.Lower, b.LowerSE = over(func(x estimate) float64 { return x.lower })
-		b.Upper, b.UpperSE = over(func(x estimate) float64 { return x.upper })
-		b.Gap, b.GapSE = over(func(x estimate) float64 { return x.upper - x.lower })
-		b.Missed, b.MissedSE = over(func(x estimate) float64 { return x.lower - x.Log })
-		b.Acceptance, _ = over(func(x estimate) float64 { return x.acceptance })
-		e.Bounds = b
+		e.Method, e.Steps, e.Chains = "ais", o.Steps, o.Chains
+		e.Lower, e.LowerSE = over(func(x estimate) float64 { return x.lower })
+		e.Upper, e.UpperSE = over(func(x estimate) float64 { return x.upper })
+		e.Gap, e.GapSE = over(func(x estimate) float64 { return x.upper - x.lower })
+		e.Missed, e.MissedSE = over(func(x estimate) float64 { return x.lower - x.Log })
+		e.Acceptance, _ = over(func(x estimate) float64 { return x.acceptance })
 	}
 	return e
 }
@@ -189,11 +181,11 @@ func (e Evaluation) String() string {
 		s += fmt.Sprintf("tail shape of the importance weights %.2f, above %.3g for %.0f %% of the images\n",
 			e.TailShape, hvae.Evidence{Draws: e.Samples}.TailLimit(), 100*e.HeavyTails)
 	}
-	if e.Reverse != nil {
+	if e.Data == simulated {
 		s += fmt.Sprintf("log p(x) ≤ %s from reverse paths, a gap of %s (± standard errors over images)\n",
 			PlusMinus(e.ReverseUpper, e.ReverseUpperSE), PlusMinus(e.ReverseGap, e.ReverseGapSE))
 	}
-	if e.Bounds == nil {
+	if e.Method == "" {
 		return s
 	}
 	s += fmt.Sprintf("annealed importance sampling, %d steps, %d chains, acceptance %.2f "+
