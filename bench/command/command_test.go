@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -12,7 +13,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // bake is a program with two flags. If $COMMAND_TEST is set, the test binary runs bake instead of the tests.
@@ -88,14 +91,56 @@ func TestAnUnavailableInstructionSetIsAUsageError(t *testing.T) {
 	}
 }
 
+// The first signal cancels the context, and the program ends on its own. A second signal ends the process.
+func TestTheSecondSignalEndsTheProcess(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no signals for other processes")
+	}
+	for _, c := range []struct {
+		first, second syscall.Signal // second is 0 if only one signal is sent
+		state, stderr string
+	}{
+		{syscall.SIGINT, 0, "exit status 130", "bakery: interrupt signal received: all is saved\n"},
+		{syscall.SIGTERM, 0, "exit status 130", "bakery: terminated signal received: all is saved\n"},
+		{syscall.SIGTERM, syscall.SIGINT, "signal: interrupt", ""},
+	} {
+		p, stderr := process("-wait"), &bytes.Buffer{}
+		p.Stderr = stderr
+		stdin, _ := p.StdinPipe()
+		stdout, _ := p.StdoutPipe()
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer time.AfterFunc(20*time.Second, func() { p.Process.Kill() }).Stop()
+		lines := bufio.NewReader(stdout)
+		lines.ReadString('\n') // the process has started
+		p.Process.Signal(c.first)
+		if saving, err := lines.ReadString('\n'); saving != "saving\n" {
+			t.Fatalf("the process printed %q (error %v)", saving, err)
+		}
+		if c.second == 0 {
+			stdin.Close()
+		}
+		go func() { // repeats the signal, because the process may still be handling the first
+			for c.second != 0 && p.Process.Signal(c.second) == nil {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}()
+		p.Wait()
+		if state := fmt.Sprint(p.ProcessState); state != c.state || stderr.String() != c.stderr {
+			t.Errorf("%v, then %d: %s, stderr %q; want %s, %q", c.first, c.second, state, stderr.String(), c.state, c.stderr)
+		}
+	}
+}
+
 func TestWriteFileReplacesOrCreatesAFile(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, strings.Repeat("x", 251)+".svg") // the longest name that most file systems allow
 	killed := errors.New("killed")
 	kill := func(temporary, _ string) error {
 		matches, _ := filepath.Glob(filepath.Join(dir, Temporary))
-		if b, _ := os.ReadFile(temporary); string(b) != "fourth" || len(matches) != 1 || matches[0] != temporary {
-			t.Errorf("the temporary file contains %q, and the pattern matches %v", b, matches)
+		if len(matches) != 1 || matches[0] != temporary {
+			t.Errorf("the temporary file is %s, but the pattern matches %v", temporary, matches)
 		}
 		return killed
 	}
@@ -111,10 +156,10 @@ func TestWriteFileReplacesOrCreatesAFile(t *testing.T) {
 		{"fourth", kill, killed, "second"},
 	} {
 		err := WriteFile(name, []byte(c.data), c.place)
-		b, readErr := os.ReadFile(name)
+		b, _ := os.ReadFile(name)
 		entries, _ := os.ReadDir(dir)
-		if !errors.Is(err, c.err) || readErr != nil || string(b) != c.want || len(entries) != 1 {
-			t.Errorf("%s: error %v, contents %q (error %v), folder %v; want %q", c.data, err, b, readErr, entries, c.want)
+		if !errors.Is(err, c.err) || string(b) != c.want || len(entries) != 1 {
+			t.Errorf("%s: error %v, contents %q, folder %v; want %q", c.data, err, b, entries, c.want)
 		}
 	}
 	for name, want := range map[string]string{dir: "it is not a regular file", filepath.Join(dir, "none", "x"): "open "} {
