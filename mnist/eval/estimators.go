@@ -146,31 +146,25 @@ func (e *estimator) sampler(x matrix) *hvae.AIS[float32] {
 	}
 }
 
-// tune sets the step sizes of the Markov kernels. With the evaluated images, the bounds would be biased.
+// tune sets the step sizes of the Markov kernels. It uses 16 binary images that are not evaluated, because the bounds
+// would be biased: validation images of the training run or, if the evaluated images are simulated, other such images.
 func (e *estimator) tune(ctx context.Context) (err error) {
+	const n = 16
 	const kernels = 50 // if Steps is small, repeat the kernels until a chain has applied about this many
-	x := e.tuningImages()
+	var x matrix
+	if e.Set == nil {
+		x, _ = Simulate(e.model, n, func(i int) *rand.Rand { return random.Stream(e.Seed, "mnist ais tuning simulated", i) })
+	} else {
+		_, validation := data.Split(e.Set.Train, e.model.Seed)
+		x = linalg.New[float32](pixels, min(n, len(validation)))
+		for j, i := range validation[:x.Cols] {
+			data.Binarise(x, j, e.Set.Train.Image(i), random.Stream(e.Seed, "mnist ais tuning pixels", i))
+		}
+	}
 	streams := make([]*rand.Rand, x.Cols)
 	for i := range streams {
 		streams[i] = random.Stream(e.Seed, "mnist ais tuning", i)
 	}
 	e.stepSizes, err = e.sampler(x).Tune(ctx, streams, 1+kernels/e.Steps)
 	return err
-}
-
-// tuningImages returns 16 binary images that are not evaluated: validation images of the training run or, if the
-// evaluated images are simulated, other simulated images.
-func (e *estimator) tuningImages() matrix {
-	const n = 16
-	if e.Set == nil {
-		stream := func(i int) *rand.Rand { return random.Stream(e.Seed, "mnist ais tuning simulated", i) }
-		x, _ := Simulate(e.model, n, stream)
-		return x
-	}
-	_, validation := data.Split(e.Set.Train, e.model.Seed)
-	x := linalg.New[float32](pixels, min(n, len(validation)))
-	for j, i := range validation[:x.Cols] {
-		data.Binarise(x, j, e.Set.Train.Image(i), random.Stream(e.Seed, "mnist ais tuning pixels", i))
-	}
-	return x
 }

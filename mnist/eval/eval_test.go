@@ -34,18 +34,27 @@ var vae = model.Config{Kind: "vae", Tempering: "none", Latent: 3}
 
 func stream(i int) *rand.Rand { return random.Stream(1, "image", i) }
 
-// Step sizes must not be tuned on the evaluated images, because this would bias the bounds. In this test, validation
-// images are white and test images are black.
+// Step sizes must not be tuned on the evaluated images, because this would bias the bounds.
 func TestStepSizesAreTunedOnValidationImages(t *testing.T) {
-	set := data.Set{
-		Name:  "test",
-		Train: data.Images{Pixels: bytes.Repeat([]byte{255}, 120*data.Side*data.Side)},
-		Test:  data.Images{Pixels: make([]byte, 120*data.Side*data.Side)},
+	tuned := func(validation, others byte) []float64 {
+		images := func(n int) data.Images { return data.Images{Pixels: bytes.Repeat([]byte{others}, n*pixels)} }
+		set := &data.Set{Train: images(12), Test: images(2)}
+		e := &estimator{model: checkpoint(vae), Options: Options{Set: set, Steps: 2}}
+		_, indices := data.Split(set.Train, e.model.Seed)
+		for _, i := range indices {
+			copy(set.Train.Image(i), bytes.Repeat([]byte{validation}, pixels))
+		}
+		if err := e.tune(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return e.stepSizes
 	}
-	e := estimator{Options: Options{Set: &set, N: 2, Seed: 1}, model: model.Checkpoint{Seed: 1}}
-	x := e.tuningImages()
-	if x.Cols != 16 || slices.Min(x.Data) != 1 {
-		t.Errorf("there are %d images for tuning, want 16 white images", x.Cols)
+	white := tuned(255, 0)
+	if other := tuned(255, 255); !slices.Equal(white, other) {
+		t.Errorf("the step sizes are %v, and %v for other test and training images", white, other)
+	}
+	if black := tuned(0, 0); slices.Equal(white, black) {
+		t.Errorf("the step sizes for white and black validation images are %v", white)
 	}
 }
 
