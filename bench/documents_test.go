@@ -31,7 +31,7 @@ func TestTestsAndFilesNamedInDocumentsExist(t *testing.T) {
 	t.Chdir("..")
 	comments := regexp.MustCompile(`(?m)^\s*//.*`).FindAllString(read("paper_test.go"), -1)
 	documents, tests, paths := map[string]string{"paper_test.go": strings.Join(comments, "\n")}, "", ""
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+	filepath.WalkDir(".", func(path string, d fs.DirEntry, _ error) error {
 		paths += "\n/hvae/" + filepath.ToSlash(path) + "\n"
 		if d.Name() == "README.md" {
 			documents[path] = read(path)
@@ -39,11 +39,8 @@ func TestTestsAndFilesNamedInDocumentsExist(t *testing.T) {
 		if strings.HasSuffix(path, "_test.go") {
 			tests += read(path)
 		}
-		return err
+		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for document, text := range documents {
 		for _, test := range testName.FindAllString(text, -1) {
 			if !strings.Contains(tests, "\nfunc "+test+"(") {

@@ -85,8 +85,8 @@ func TestAnUnavailableInstructionSetIsAUsageError(t *testing.T) {
 	c := process()
 	c.Env = append(c.Env, "HVAE_SIMD="+other)
 	out, _ := c.CombinedOutput()
-	text, isLine := strings.CutSuffix(string(out), "\n")
-	if c.ProcessState.ExitCode() != 2 || !isLine || strings.Contains(text, "\n") || !strings.Contains(text, "can be none") {
+	line := strings.Contains(string(out), "can be none") && strings.Count(string(out), "\n") == 1
+	if c.ProcessState.ExitCode() != 2 || !line {
 		t.Errorf("status %d, %s", c.ProcessState.ExitCode(), out)
 	}
 }
@@ -157,12 +157,6 @@ func TestWriteFileReplacesOrCreatesAFile(t *testing.T) {
 		entries, _ := os.ReadDir(dir)
 		if !errors.Is(err, c.err) || string(b) != c.want || len(entries) != 1 {
 			t.Errorf("%s: error %v, contents %q, folder %v; want %q", c.data, err, b, entries, c.want)
-		}
-	}
-	for name, want := range map[string]string{dir: "it is not a regular file", filepath.Join(dir, "none", "x"): "open "} {
-		err := WriteFile(name, nil, os.Rename)
-		if err == nil || !strings.HasPrefix(err.Error(), "cannot write "+name+": "+want) {
-			t.Errorf("the error for %s is %v, want %s", name, err, want)
 		}
 	}
 }
