@@ -34,13 +34,6 @@ type estimate struct {
 // estimate returns the estimate for an image in a run.
 func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, image int) (r estimate, err error) {
 	stream := func(purpose string) *rand.Rand { return random.Stream(e.Seed, purpose, run, image) }
-	chains := func(purpose string) []*rand.Rand {
-		streams := make([]*rand.Rand, e.Chains)
-		for chain := range streams {
-			streams[chain] = random.Stream(e.Seed, purpose, run, image, chain)
-		}
-		return streams
-	}
 	var x, z matrix // z is an exact draw from the posterior of a simulated image
 	if e.Set == nil {
 		x, z = Simulate(e.model, 1, func(int) *rand.Rand { return stream("mnist eval simulated") })
@@ -57,13 +50,14 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 		return r, nil
 	}
 	ais := e.sampler(repeat(x, e.Chains))
-	end, logs, err := ais.Forward(ctx, chains("mnist ais forward"))
+	end, logs, err := ais.Forward(ctx, e.streams(e.Chains, "mnist ais forward", run, image))
 	if err != nil {
 		return r, err
 	}
-	r.lower, r.upper, r.acceptance = hvae.ImportanceEstimate(logs).Log, math.NaN(), end.Acceptance
+	r.lower, r.acceptance = hvae.ImportanceEstimate(logs).Log, end.Acceptance
+	r.upper = math.NaN()
 	if e.Set == nil {
-		_, logs, err = ais.Reverse(ctx, repeat(z, e.Chains), chains("mnist ais reverse"))
+		_, logs, err = ais.Reverse(ctx, repeat(z, e.Chains), e.streams(e.Chains, "mnist ais reverse", run, image))
 		if err != nil {
 			return r, err
 		}
@@ -146,6 +140,14 @@ func (e *estimator) sampler(x matrix) *hvae.AIS[float32] {
 	}
 }
 
+// streams returns n random streams, whose keys consist of the purpose, the given indices and 0, …, n − 1.
+func (e *estimator) streams(n int, purpose string, index ...int) (all []*rand.Rand) {
+	for i := range n {
+		all = append(all, random.Stream(e.Seed, purpose, append(index, i)...))
+	}
+	return all
+}
+
 // tune sets the step sizes of the Markov kernels. It uses 16 binary images that are not evaluated, because the bounds
 // would be biased: validation images of the training run or, if the evaluated images are simulated, other such images.
 func (e *estimator) tune(ctx context.Context) (err error) {
@@ -161,10 +163,6 @@ func (e *estimator) tune(ctx context.Context) (err error) {
 			data.Binarise(x, j, e.Set.Train.Image(i), random.Stream(e.Seed, "mnist ais tuning pixels", i))
 		}
 	}
-	streams := make([]*rand.Rand, x.Cols)
-	for i := range streams {
-		streams[i] = random.Stream(e.Seed, "mnist ais tuning", i)
-	}
-	e.stepSizes, err = e.sampler(x).Tune(ctx, streams, 1+kernels/e.Steps)
+	e.stepSizes, err = e.sampler(x).Tune(ctx, e.streams(x.Cols, "mnist ais tuning"), 1+kernels/e.Steps)
 	return err
 }
