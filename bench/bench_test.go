@@ -23,10 +23,7 @@ import (
 func BenchmarkGaussian(b *testing.B) {
 	for _, d := range []int{1, 11, 50, 101, 301} {
 		b.Run(strconv.Itoa(d), func(b *testing.B) {
-			data, err := model.Draw(b.Context(), model.Truth(d), 10000, random.Stream(1, "data"))
-			if err != nil {
-				b.Fatal(err)
-			}
+			data, _ := model.Draw(b.Context(), model.Truth(d), 10000, random.Stream(1, "data")) // fails only if interrupted
 			method := model.NewMethod("hvae-k10", data, random.Stream(1, "start"))
 			measureSteps(b, model.NewTrainer(method, 1e-3, 1), hvae.Draws(10), 0)
 		})
@@ -169,9 +166,6 @@ func BenchmarkConv(b *testing.B) {
 
 // BenchmarkPeak measures the peak rate of float32 multiply-adds on all cores.
 func BenchmarkPeak(b *testing.B) {
-	if peak() == 0 {
-		b.Skip("the peak is measured only with SIMD instructions")
-	}
 	for b.Loop() {
 	}
 	b.ReportMetric(peak()/1e9, "GFLOP/s")
