@@ -58,12 +58,11 @@ func dense[T linalg.Float](name string, out, in int) layer[T] {
 // convolution returns a layer for a convolution or its transpose, whose output has the given number of channels. Both
 // have weights of the same shape, (out, in, 5, 5), where in and out refer to the convolution.
 func convolution[T linalg.Float](name string, g *conv.Geometry, channels int) layer[T] {
-	l := dense[T](name, channels, g.Taps())
 	spread := 1 / math.Sqrt(float64(g.In()+g.Out()))
-	l.weight = newParam[T](name+".weight", 0, spread, g.OutC, g.InC, g.KernelH, g.KernelW)
-	l.weight.Value = linalg.Matrix[T]{Rows: g.Taps(), Cols: g.OutC}
-	l.weight.axes = []axis{{g.OutC, 1}, {g.InC, g.OutC}, {g.KernelH * g.KernelW, g.InC * g.OutC}}
-	return l
+	weight := newParam[T](name+".weight", 0, spread, g.OutC, g.InC, g.KernelH, g.KernelW)
+	weight.Value = linalg.Matrix[T]{Rows: g.Taps(), Cols: g.OutC}
+	weight.axes = []axis{{g.OutC, 1}, {g.InC, g.OutC}, {g.KernelH * g.KernelW, g.InC * g.OutC}}
+	return layer[T]{weight: weight, bias: newParam[T](name+".bias", 0, 0, channels)}
 }
 
 // The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4, with TensorFlow's padding SAME: 1 pixel
