@@ -152,20 +152,20 @@ func summarise(o Options, estimates []estimate) Evaluation {
 	if e.Diverged == 0 {
 		e.ImageELBO = means(images, elbo)
 	}
-	over := func(value func(x estimate) float64) (mean, se Number) { return MeanSE(means(images, value)) }
+	overImages := func(value func(x estimate) float64) (mean, se Number) { return MeanSE(means(images, value)) }
 	if o.Set == nil {
-		e.ReverseUpper, e.ReverseUpperSE = over(func(x estimate) float64 { return x.reverse })
-		e.ReverseGap, e.ReverseGapSE = over(func(x estimate) float64 { return x.reverse - x.Log })
+		e.ReverseUpper, e.ReverseUpperSE = overImages(func(x estimate) float64 { return x.reverse })
+		e.ReverseGap, e.ReverseGapSE = overImages(func(x estimate) float64 { return x.reverse - x.Log })
 	} else {
 		e.Data = o.Set.Name
 	}
 	if o.Chains > 0 {
 		e.Method, e.Steps, e.Chains = "ais", o.Steps, o.Chains
-		e.Lower, e.LowerSE = over(func(x estimate) float64 { return x.lower })
-		e.Upper, e.UpperSE = over(func(x estimate) float64 { return x.upper })
-		e.Gap, e.GapSE = over(func(x estimate) float64 { return x.upper - x.lower })
-		e.Missed, e.MissedSE = over(func(x estimate) float64 { return x.lower - x.Log })
-		e.Acceptance, _ = over(func(x estimate) float64 { return x.acceptance })
+		e.Lower, e.LowerSE = overImages(func(x estimate) float64 { return x.lower })
+		e.Upper, e.UpperSE = overImages(func(x estimate) float64 { return x.upper })
+		e.Gap, e.GapSE = overImages(func(x estimate) float64 { return x.upper - x.lower })
+		e.Missed, e.MissedSE = overImages(func(x estimate) float64 { return x.lower - x.Log })
+		e.Acceptance, _ = overImages(func(x estimate) float64 { return x.acceptance })
 	}
 	return e
 }
