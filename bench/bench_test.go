@@ -75,14 +75,8 @@ func binary(rows, cols int) linalg.Matrix[float32] {
 	return m
 }
 
-// first returns the first n columns of the data as a batch.
-func first(n int) hvae.Batch {
-	columns := make([]int, n)
-	for i := range columns {
-		columns[i] = i
-	}
-	return hvae.Columns(columns)
-}
+// columns returns a batch of the first n columns of the data in random order, as in training.
+func columns(n int) hvae.Batch { return hvae.Columns(random.Stream(1, "columns").Perm(n)) }
 
 // BenchmarkGEMM measures products of float32 matrices [m×k] and [k×n] on all cores. The sizes m×n×k are 1024×1024×1024,
 // two layers of the MNIST model, and three single tiles with AVX-512, whose operands stay in the first-level cache.
@@ -124,7 +118,7 @@ func trainStep(b *testing.B, s mnist.Settings) {
 	n := mnist.New[float32](s.Config, -2, 1)
 	t := mnist.NewTrainer(s, n, mnist.Bound(s, n, pixels))
 	t.BlockSize = s.BlockSize(100)
-	measureSteps(b, t, first(100), 2*100*float64(s.StepCost()))
+	measureSteps(b, t, columns(100), 2*100*float64(s.StepCost()))
 }
 
 // BenchmarkLeapfrog measures a flow of one leapfrog step in an MNIST model, on all cores with batch size 100, as in an

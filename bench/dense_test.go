@@ -51,12 +51,12 @@ func BenchmarkDense(b *testing.B) {
 	trainer := hvae.NewTrainer(params, hvae.Adamax[float32]{Rate: 3e-3}, logEstimate)
 	b.Run("step", func(b *testing.B) {
 		trainer.BlockSize = 52
-		measureSteps(b, trainer, first(100), 0)
+		measureSteps(b, trainer, columns(100), 0)
 	})
 	b.Run("evaluation", func(b *testing.B) {
 		trainer.BlockSize = 64
 		measure(b, 0, func() {
-			if _, _, err := trainer.Evaluate(b.Context(), first(images.Cols), 1, logEstimate); err != nil {
+			if _, _, err := trainer.Evaluate(b.Context(), columns(images.Cols), 1, logEstimate); err != nil {
 				b.Fatal(err)
 			}
 		})

@@ -61,7 +61,6 @@ func TestOutputAndExitStatus(t *testing.T) {
 		"-loaves 2 -h": {0, help, ""},
 		"-loaves 0":    {1, "", "bakery: there is no flour\n"},
 		"-loaves -1":   {2, "", "bakery: invalid value -1 for flag -loaves: it must be positive\n"},
-		"-loaves 1.5":  {2, "", "bakery: invalid value \"1.5\" for flag -loaves: parse error (bakery bake -h lists the flags)\n"},
 		"-bread":       {2, "", "bakery: flag provided but not defined: -bread (bakery bake -h lists the flags)\n"},
 		"bread":        {2, "", "bakery: unexpected argument \"bread\": only flags are allowed (bakery bake -h lists the flags)\n"},
 	} {
@@ -81,9 +80,8 @@ func process(args ...string) *exec.Cmd {
 }
 
 func TestAnUnavailableInstructionSetIsAUsageError(t *testing.T) {
-	other := map[bool]string{false: "neon", true: "avx2"}[runtime.GOARCH == "arm64"]
 	c := process()
-	c.Env = append(c.Env, "HVAE_SIMD="+other)
+	c.Env = append(c.Env, "HVAE_SIMD=avx3")
 	out, _ := c.CombinedOutput()
 	line := strings.Contains(string(out), "can be none") && strings.Count(string(out), "\n") == 1
 	if c.ProcessState.ExitCode() != 2 || !line {
