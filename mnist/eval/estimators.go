@@ -41,9 +41,16 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 		x = linalg.New[float32](pixels, 1)
 		data.Binarise(x, 0, e.Set.Test.Image(image), stream("mnist eval pixels"))
 	}
-	r.Evidence = hvae.ImportanceEstimate(e.importance(t, x, matrix{}, stream("mnist eval noise")))
+	logs, err := e.importance(ctx, t, x, matrix{}, stream("mnist eval noise"))
+	if err != nil {
+		return r, err
+	}
+	r.Evidence = hvae.ImportanceEstimate(logs)
 	if e.Set == nil {
-		logs := e.importance(t, x, z, stream("mnist eval reverse"))
+		logs, err = e.importance(ctx, t, x, z, stream("mnist eval reverse"))
+		if err != nil {
+			return r, err
+		}
 		r.reverse = hvae.ReverseEstimate(logs, e.Samples).Log
 	}
 	if e.Chains == 0 {
@@ -89,10 +96,14 @@ func Simulate(c model.Checkpoint, n int, stream func(image int) *rand.Rand) (x, 
 
 // importance returns e.Samples draws of log p̂_θ(x) for image x [784×1]. If z [ℓ×1] is given, an exact draw from the
 // posterior, the paths end at z and differ in their momenta.
-func (e *estimator) importance(t *ad.Tape[float32], x, z matrix, rng *rand.Rand) (logs []float64) {
+func (e *estimator) importance(ctx context.Context, t *ad.Tape[float32], x, z matrix, rng *rand.Rand,
+) (logs []float64, err error) {
 	const atOnce = 48 // number of samples on the tape, a multiple of the SIMD vector length
 	mean, std := e.encode(x)
 	for len(logs) < e.Samples {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		t.Reset()
 		n := min(atOnce, e.Samples-len(logs))
 		noise := func() *ad.Var[float32] {
@@ -113,7 +124,7 @@ func (e *estimator) importance(t *ad.Tape[float32], x, z matrix, rng *rand.Rand)
 			logs = append(logs, float64(v))
 		}
 	}
-	return logs
+	return logs, nil
 }
 
 // encode returns the mean and the standard deviation [ℓ×n] of the variational prior for images x [784×n].
