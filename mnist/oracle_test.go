@@ -13,7 +13,6 @@ import (
 	"hvae/linalg/random"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
-	"hvae/mnist/safetensors"
 )
 
 // The oracle is a second implementation of training and evaluation. It uses the exported functions of
@@ -128,9 +127,12 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 	return training, validation
 }
 
-// weights returns a map from parameter names to copies of the values, in the layout of a checkpoint.
-func (c *course) weights(t *testing.T) map[string][]float32 {
-	all, _ := tensors(t, model.Checkpoint{Network: c.network}.Encode())
+// weights returns a map from parameter names to copies of the values.
+func weights(n *model.Network[float32]) map[string][]float32 {
+	all := map[string][]float32{}
+	for _, p := range n.Params() {
+		all[p.Name] = slices.Clone(p.Value.Data)
+	}
 	return all
 }
 
@@ -172,16 +174,4 @@ func estimated(c model.Checkpoint, images data.Images, n int, seed uint64, run, 
 	return elbo, nll, tails
 }
 
-// tensors returns the contents of a file: a map from the names of the tensors to their elements, and the metadata.
-func tensors(t *testing.T, b []byte) (map[string][]float32, map[string]string) {
-	t.Helper()
-	f, err := safetensors.Decode(b)
-	noError(t, err)
-	all := map[string][]float32{}
-	for _, tensor := range f.Tensors {
-		all[tensor.Name] = tensor.Data
-	}
-	return all, f.Metadata
-}
-
-func sameTensors(a, b map[string][]float32) bool { return maps.EqualFunc(a, b, slices.Equal) }
+func sameWeights(a, b map[string][]float32) bool { return maps.EqualFunc(a, b, slices.Equal) }

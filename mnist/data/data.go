@@ -60,18 +60,15 @@ func Load(folder string, stderr io.Writer) (set Set, err error) {
 	if err != nil || set.Name == Synthetic {
 		return set, err
 	}
-	set.Train, err = obtain(set.Folder, trainFile, testFile, stderr)
-	if err != nil {
-		return set, err
-	}
-	if n := set.Train.Len(); n < validationShare {
-		return set, fmt.Errorf("%s has only %d training images; at least %d are needed", set.Folder, n, validationShare)
+	set.Train, err = trainFile.load(set.Folder, testFile, stderr)
+	if n := set.Train.Len(); err == nil && n < validationShare {
+		err = fmt.Errorf("%s has only %d training images; at least %d are needed", set.Folder, n, validationShare)
 	}
 	set.SHA256 = digest(set.Train, set.Test)
 	if set.Name == MNIST && set.SHA256 != mnistDigest {
 		set.Name = "images-" + set.SHA256[:8]
 	}
-	return set, nil
+	return set, err
 }
 
 // LoadTest is like Load, but ten times faster, because it sets Train and SHA256 only if folder is Synthetic.
@@ -83,7 +80,7 @@ func LoadTest(folder string, stderr io.Writer) (set Set, err error) {
 	if set.Folder == Synthetic {
 		return synthetic(), nil
 	}
-	set.Test, err = obtain(set.Folder, testFile, trainFile, stderr)
+	set.Test, err = testFile.load(set.Folder, trainFile, stderr)
 	set.Name = MNIST
 	if d := digest(set.Test); d != testFile.digest {
 		set.Name = "images-" + d[:8]
@@ -94,16 +91,14 @@ func LoadTest(folder string, stderr io.Writer) (set Set, err error) {
 // locate returns the absolute path of the folder of the images, or Synthetic.
 func locate(folder string) (string, error) {
 	folder = cmp.Or(folder, os.Getenv("HVAE_MNIST"))
-	switch _, err := os.Stat(folder); {
-	case folder == Synthetic:
+	if folder == Synthetic {
 		return folder, nil
-	case folder == "":
+	}
+	if folder == "" {
 		cache, err := os.UserCacheDir()
-		if err != nil {
-			return "", fmt.Errorf("there is no cache folder for the MNIST files (%w): specify a folder with -data", err)
-		}
-		return filepath.Join(cache, "hvae-mnist"), nil
-	case errors.Is(err, fs.ErrNotExist): // do not create the folder, because its name may be misspelt
+		return filepath.Join(cache, "hvae-mnist"), err
+	}
+	if _, err := os.Stat(folder); err != nil { // do not create the folder, because its name may be misspelt
 		return "", fmt.Errorf("there is no folder %s: set -data or $HVAE_MNIST to the folder of the image files, "+
 			"create it to download MNIST into it, or use -data %s for built-in images", folder, Synthetic)
 	}
@@ -159,8 +154,8 @@ var (
 	mnistDigest = "626406b879f816a1a33f889ac0273780bee64e9fe8de6a2e9686114d049e77d8" // SHA256 of the Set of both files
 )
 
-// obtain reads the images of file f in a folder, or downloads it, unless the other file has images other than MNIST's.
-func obtain(folder string, f, other file, stderr io.Writer) (Images, error) {
+// load reads the images of a file in the folder or downloads it, unless the other file has images other than MNIST's.
+func (f file) load(folder string, other file, stderr io.Writer) (Images, error) {
 	images, err := f.read(folder)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return images, err
@@ -172,10 +167,7 @@ func obtain(folder string, f, other file, stderr io.Writer) (Images, error) {
 	return f.download(folder, stderr)
 }
 
-const maxImages = 1_000_000 // maximum number of images in a file, which take 784 MB
-
-// read returns the images in the file with the name f.name, possibly with a dot or compressed. If there is none, the
-// error wraps fs.ErrNotExist.
+// read returns the images of a file in the folder. If there is no such file, the error wraps fs.ErrNotExist.
 func (f file) read(folder string) (images Images, err error) {
 	dotted := strings.Replace(f.name, "-idx3", ".idx3", 1) // many unpackers write this name
 	for _, name := range []string{f.name, f.name + ".gz", dotted, dotted + ".gz"} {
@@ -200,7 +192,7 @@ func parse(b []byte) (Images, error) {
 	if bytes.HasPrefix(b, []byte{0x1f, 0x8b}) { // the first two bytes of every gzip file
 		z, err := gzip.NewReader(bytes.NewReader(b))
 		if err == nil {
-			b, err = io.ReadAll(io.LimitReader(z, maxImages*pixels+100))
+			b, err = io.ReadAll(z)
 		}
 		if err != nil {
 			return Images{}, err
@@ -208,9 +200,9 @@ func parse(b []byte) (Images, error) {
 	}
 	n := len(b) / pixels
 	h := header(n)
-	if n < 1 || n > maxImages || len(b) != len(h)+n*pixels || !bytes.HasPrefix(b, h) {
-		return Images{}, fmt.Errorf("%d bytes, beginning with % x, are not a complete IDX file of 1 to %d images "+
-			"of %d×%d bytes", len(b), b[:min(len(b), len(h))], maxImages, Side, Side)
+	if n == 0 || len(b) != len(h)+n*pixels || !bytes.HasPrefix(b, h) {
+		return Images{}, fmt.Errorf("%d bytes, beginning with % x, are not a complete IDX file of images of %d×%d bytes",
+			len(b), b[:min(len(b), len(h))], Side, Side)
 	}
 	return Images{b[len(h):]}, nil
 }
@@ -242,16 +234,7 @@ var mirror = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 func (f file) download(folder string, stderr io.Writer) (images Images, err error) {
 	address := mirror + f.name + ".gz"
 	fmt.Fprintln(stderr, "downloading", address)
-	client := http.Client{Timeout: 10 * time.Minute} // enough for 10 MB at 20 kB/s
-	var sent []byte
-	response, err := client.Get(address)
-	if err == nil {
-		defer response.Body.Close()
-		sent, err = io.ReadAll(io.LimitReader(response.Body, 64<<20))
-	}
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = errors.New(response.Status)
-	}
+	sent, err := get(address)
 	if err == nil {
 		images, err = parse(sent)
 	}
@@ -268,4 +251,18 @@ func (f file) download(folder string, stderr io.Writer) (images Images, err erro
 		err = command.WriteFile(filepath.Join(folder, f.name+".gz"), sent, os.Rename)
 	}
 	return images, err
+}
+
+// get returns the first 64 MiB of the response to an HTTP request.
+func get(address string) ([]byte, error) {
+	client := http.Client{Timeout: 10 * time.Minute} // enough for 10 MB at 20 kB/s
+	response, err := client.Get(address)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, errors.New(response.Status)
+	}
+	return io.ReadAll(io.LimitReader(response.Body, 64<<20))
 }

@@ -23,22 +23,18 @@ type estimator struct {
 	stepSizes []float64 // of the Steps − 1 Markov kernels of annealed importance sampling
 }
 
-// An estimate holds the results for one image x in one run: the estimate by importance sampling, an upper bound from
-// reverse paths, and the results of annealed importance sampling. Unless x is simulated, reverse and upper are NaN.
+// An estimate holds the results for one image x in one run.
 type estimate struct {
-	hvae.Evidence
-	reverse, lower, upper, acceptance float64
+	hvae.Evidence         // from importance sampling
+	reverse       float64 // upper bound from reverse paths; only for simulated images
+	lower, upper  float64 // from annealed importance sampling; upper is NaN unless the image is simulated
+	acceptance    float64 // mean acceptance probability of annealed importance sampling
 }
-
-// atOnce is the number of samples or Markov chains on one tape. It is a multiple of the SIMD vector length.
-const atOnce = 48
 
 // estimate returns the estimate for an image in a run.
 func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, image int) (r estimate, err error) {
-	stream := func(purpose string, chain ...int) *rand.Rand {
-		return random.Stream(e.Seed, purpose, append([]int{run, image}, chain...)...)
-	}
-	var x, z matrix
+	stream := func(purpose string) *rand.Rand { return random.Stream(e.Seed, purpose, run, image) }
+	var x, z matrix // z is an exact draw from the posterior of a simulated image
 	if e.Set == nil {
 		x, z = Simulate(e.model, 1, func(int) *rand.Rand { return stream("mnist eval simulated") })
 	} else {
@@ -49,7 +45,7 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 	if err != nil {
 		return r, err
 	}
-	r.Evidence, r.reverse, r.upper = hvae.ImportanceEstimate(logs), math.NaN(), math.NaN()
+	r.Evidence = hvae.ImportanceEstimate(logs)
 	if e.Set == nil {
 		logs, err = e.importance(ctx, t, x, z, stream("mnist eval reverse"))
 		if err != nil {
@@ -60,29 +56,37 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 	if e.Chains == 0 {
 		return r, nil
 	}
-	forward := func(chain int) *rand.Rand { return stream("mnist ais forward", chain) }
-	r.lower, r.acceptance, err = e.bound(ctx, x, matrix{}, forward)
-	if err == nil && e.Set == nil {
-		reverse := func(chain int) *rand.Rand { return stream("mnist ais reverse", chain) }
-		r.upper, _, err = e.bound(ctx, x, z, reverse)
+	ais := e.sampler(repeat(x, e.Chains))
+	end, logs, err := ais.Forward(ctx, e.streams(e.Chains, "mnist ais forward", run, image))
+	if err != nil {
+		return r, err
 	}
-	return r, err
+	r.lower, r.acceptance = hvae.ImportanceEstimate(logs).Log, end.Acceptance
+	r.upper = math.NaN()
+	if e.Set == nil {
+		_, logs, err = ais.Reverse(ctx, repeat(z, e.Chains), e.streams(e.Chains, "mnist ais reverse", run, image))
+		if err != nil {
+			return r, err
+		}
+		r.upper = hvae.ReverseEstimate(logs, e.Chains).Log
+	}
+	return r, nil
 }
 
 // Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n], with a random stream for each image. So each
 // column of z is an exact draw from the posterior p_θ(z|x).
 func Simulate(c model.Checkpoint, n int, stream func(image int) *rand.Rand) (x, z matrix) {
 	x, z = linalg.New[float32](pixels, n), linalg.New[float32](c.Config.Latent, n)
+	streams := make([]*rand.Rand, n)
+	for j := range streams {
+		streams[j] = stream(j)
+		random.FillNormalColumn(streams[j], z, j)
+	}
 	var t ad.Tape[float32]
-	for j := range n {
-		t.Reset()
-		rng, column := stream(j), t.Matrix(z.Rows, 1)
-		random.FillNormal(rng, column)
-		for i, v := range column.Data {
-			z.Row(i)[j] = v
-		}
-		for i, p := range ad.Sigmoid(c.Const(&t).Decode(t.Const(column))).Value.Data {
-			if rng.Float32() < p {
+	probabilities := ad.Sigmoid(c.Const(&t).Decode(t.Const(z))).Value
+	for i := range pixels {
+		for j, rng := range streams {
+			if rng.Float32() < probabilities.At(i, j) {
 				x.Row(i)[j] = 1
 			}
 		}
@@ -94,25 +98,27 @@ func Simulate(c model.Checkpoint, n int, stream func(image int) *rand.Rand) (x, 
 // posterior, the paths end at z and differ in their momenta.
 func (e *estimator) importance(ctx context.Context, t *ad.Tape[float32], x, z matrix, rng *rand.Rand,
 ) (logs []float64, err error) {
+	const atOnce = 48 // number of samples on the tape, a multiple of the SIMD vector length
 	mean, std := e.encode(x)
-	noise := func(n int) *ad.Var[float32] {
-		m := t.Matrix(e.model.Config.Latent, n)
-		random.FillNormal(rng, m)
-		return t.Const(m)
-	}
 	for len(logs) < e.Samples {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		t.Reset()
 		n := min(atOnce, e.Samples-len(logs))
-		network, first := e.model.Const(t), noise(n)
+		noise := func() *ad.Var[float32] {
+			m := t.Matrix(e.model.Config.Latent, n)
+			random.FillNormal(rng, m)
+			return t.Const(m)
+		}
+		network := e.model.Const(t)
 		var sample hvae.Sample[float32]
 		if z.Cols == 0 {
-			sample = network.Draw(t.Const(x), t.Const(mean), t.Const(std), first, noise(n))
+			epsilon, gamma0 := noise(), noise()
+			sample = network.Draw(t.Const(x), t.Const(mean), t.Const(std), epsilon, gamma0)
 		} else {
 			prior := hvae.DiagonalNormal[float32]{Mean: t.Const(mean), SD: t.Const(std)}
-			sample = hvae.ReverseHIS(network.Flow(t.Const(x)), prior, t.Const(repeat(z, n)), first)
+			sample = hvae.ReverseHIS(network.Flow(t.Const(x)), prior, t.Const(repeat(z, n)), noise())
 		}
 		for _, v := range sample.LogEstimate().Value.Data {
 			logs = append(logs, float64(v))
@@ -128,6 +134,13 @@ func (e *estimator) encode(x matrix) (mean, std matrix) {
 	return m.Value, s.Value
 }
 
+// repeat returns n copies [rows×n] of a column.
+func repeat(column matrix, n int) matrix {
+	m := linalg.New[float32](column.Rows, n)
+	linalg.Copy(m, column)
+	return m
+}
+
 // sampler returns an AIS sampler with one chain for each column of x [784×n].
 func (e *estimator) sampler(x matrix) *hvae.AIS[float32] {
 	mean, std := e.encode(x)
@@ -138,72 +151,29 @@ func (e *estimator) sampler(x matrix) *hvae.AIS[float32] {
 	}
 }
 
-// tuningImages returns 16 binary images that are not evaluated: validation images of the training run or, if the
-// evaluated images are simulated, other simulated images.
-func (e *estimator) tuningImages() matrix {
-	const n = 16
-	if e.Set == nil {
-		stream := func(i int) *rand.Rand { return random.Stream(e.Seed, "mnist ais tuning simulated", i) }
-		x, _ := Simulate(e.model, n, stream)
-		return x
+// streams returns n random streams, whose keys consist of the purpose, the given indices and 0, …, n − 1.
+func (e *estimator) streams(n int, purpose string, index ...int) (all []*rand.Rand) {
+	for i := range n {
+		all = append(all, random.Stream(e.Seed, purpose, append(index, i)...))
 	}
-	_, validation := data.Split(e.Set.Train, e.model.Seed)
-	x := linalg.New[float32](pixels, min(n, len(validation)))
-	for j, i := range validation[:x.Cols] {
-		data.Binarise(x, j, e.Set.Train.Image(i), random.Stream(e.Seed, "mnist ais tuning pixels", i))
-	}
-	return x
+	return all
 }
 
-// tune sets the step sizes of the Markov kernels. With the evaluated images, the bounds would be biased.
+// tune sets the step sizes of the Markov kernels. It uses 16 binary images that are not evaluated, because the bounds
+// would be biased: validation images of the training run or, if the evaluated images are simulated, other such images.
 func (e *estimator) tune(ctx context.Context) (err error) {
+	const n = 16
 	const kernels = 50 // if Steps is small, repeat the kernels until a chain has applied about this many
-	x := e.tuningImages()
-	var streams []*rand.Rand
-	for i := range x.Cols {
-		streams = append(streams, random.Stream(e.Seed, "mnist ais tuning", i))
+	var x matrix
+	if e.Set == nil {
+		x, _ = Simulate(e.model, n, func(i int) *rand.Rand { return random.Stream(e.Seed, "mnist ais tuning simulated", i) })
+	} else {
+		_, validation := data.Split(e.Set.Train, e.model.Seed)
+		x = linalg.New[float32](pixels, min(n, len(validation)))
+		for j, i := range validation[:x.Cols] {
+			data.Binarise(x, j, e.Set.Train.Image(i), random.Stream(e.Seed, "mnist ais tuning pixels", i))
+		}
 	}
-	e.stepSizes, err = e.sampler(x).Tune(ctx, streams, 1+kernels/e.Steps)
+	e.stepSizes, err = e.sampler(x).Tune(ctx, e.streams(x.Cols, "mnist ais tuning"), 1+kernels/e.Steps)
 	return err
-}
-
-// bound returns a stochastic bound on log p_θ(x) for image x [784×1], and the mean acceptance rate of the kernels. The
-// bound is log mean p̂_θ(x), a lower bound, where the mean is over e.Chains chains. If z [ℓ×1] is given, an exact draw
-// from the posterior, the chains start from z, and the bound is −log mean 1/p̂_θ(x), an upper bound.
-func (e *estimator) bound(ctx context.Context, x, z matrix, stream func(chain int) *rand.Rand,
-) (bound, acceptance float64, err error) {
-	sign := 1.0
-	if z.Cols > 0 {
-		sign = -1
-	}
-	var logs []float64 // log p̂ or −log p̂
-	for len(logs) < e.Chains {
-		streams := make([]*rand.Rand, min(atOnce, e.Chains-len(logs)))
-		for j := range streams {
-			streams[j] = stream(len(logs) + j)
-		}
-		n, ais := len(streams), e.sampler(repeat(x, len(streams)))
-		var end *hvae.Particles[float32]
-		var estimates []float64
-		if z.Cols == 0 {
-			end, estimates, err = ais.Forward(ctx, streams)
-		} else {
-			end, estimates, err = ais.Reverse(ctx, repeat(z, n), streams)
-		}
-		if err != nil {
-			return 0, 0, err
-		}
-		for _, l := range estimates {
-			logs = append(logs, sign*l)
-		}
-		acceptance += end.Acceptance * float64(n) / float64(e.Chains)
-	}
-	return sign * hvae.ImportanceEstimate(logs).Log, acceptance, nil
-}
-
-// repeat returns n copies [rows×n] of a column.
-func repeat(column matrix, n int) matrix {
-	m := linalg.New[float32](column.Rows, n)
-	linalg.Copy(m, column)
-	return m
 }

@@ -18,7 +18,8 @@ import (
 )
 
 // An Evaluation is the result of evaluating a model in one or more runs, each of which binarises the images again.
-// ELBOSD and NLLSD are standard deviations over runs. All other statistics are means over images, runs or both.
+// ELBOSD and NLLSD are standard deviations over runs. All other statistics are means over images, runs or both, and
+// their standard errors (SE) are computed over images.
 type Evaluation struct {
 	ELBO    Number `json:"elbo"` // nats, negative; undefined if a sample has diverged
 	ELBOSD  Number `json:"elbo_sd"`
@@ -27,7 +28,7 @@ type Evaluation struct {
 	Images  int    `json:"images"`
 	Samples int    `json:"samples"`
 	Runs    int    `json:"runs"`
-	Data    string `json:"data"`       // name of the images
+	Data    string `json:"data"`       // name of the images, or simulated
 	Trained string `json:"trained_on"` // name of the training images; "" if the checkpoint lacks it
 
 	// Both are undefined if any tail shape is NaN or infinite, for example with fewer than 100 samples.
@@ -35,13 +36,32 @@ type Evaluation struct {
 	HeavyTails Number `json:"heavy_tails"`        // fraction of heavy tails, which indicate unreliable estimates
 	Diverged   int    `json:"diverged,omitempty"` // number of samples that have diverged
 
-	*Reverse // nil unless the images are simulated
-	*Bounds  // nil without annealed importance sampling
+	// An upper bound on log p(x) for simulated images, from paths that end at exact posterior draws (hvae.ReverseHIS).
+	ReverseUpper   Number `json:"reverse_upper,omitzero"`
+	ReverseUpperSE Number `json:"reverse_upper_se,omitzero"`
+	ReverseGap     Number `json:"reverse_gap,omitzero"` // ReverseUpper + NLL
+	ReverseGapSE   Number `json:"reverse_gap_se,omitzero"`
+
+	// Bounds on log p(x) from annealed importance sampling. The upper bound is undefined unless the images are simulated.
+	Method     string `json:"method,omitempty"` // "ais", or "" without these bounds
+	Steps      int    `json:"steps,omitempty"`
+	Chains     int    `json:"chains,omitempty"`
+	Lower      Number `json:"lower,omitzero"`
+	LowerSE    Number `json:"lower_se,omitzero"`
+	Upper      Number `json:"upper,omitzero"`
+	UpperSE    Number `json:"upper_se,omitzero"`
+	Gap        Number `json:"gap,omitzero"` // Upper − Lower
+	GapSE      Number `json:"gap_se,omitzero"`
+	Missed     Number `json:"missed,omitzero"` // Lower + NLL: importance sampling misses this much or more
+	MissedSE   Number `json:"missed_se,omitzero"`
+	Acceptance Number `json:"acceptance,omitzero"`
 
 	Seconds   float64   `json:"seconds"`
 	ImageELBO []float64 `json:"image_elbo,omitempty"` // nil if a sample has diverged
 	ImageNLL  []float64 `json:"image_nll,omitempty"`
 }
+
+const simulated = "simulated" // Evaluation.Data for images drawn from the model
 
 // Options are the settings of an evaluation.
 type Options struct {
@@ -67,48 +87,12 @@ func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writ
 	if err != nil {
 		return Evaluation{}, err
 	}
-	e := Evaluation{Images: o.N, Samples: o.Samples, Runs: o.Runs, Data: "simulated", Trained: c.Data}
-	if o.Set != nil {
-		e.Data = o.Set.Name
-	}
-	var shapes []float64
-	for _, x := range estimates {
-		shapes = append(shapes, x.TailShape)
-		e.Diverged += x.Diverged
-		if x.HeavyTail() {
-			e.HeavyTails++
-		}
-	}
-	e.TailShape, _ = MeanSE(shapes)
-	e.HeavyTails /= Number(len(estimates))
-	if !finite(e.TailShape) {
-		e.TailShape, e.HeavyTails = undefined, undefined
-	}
-	runs := slices.Collect(slices.Chunk(estimates, o.N))
-	ofImages := make([][]estimate, o.N) // the estimates for each image in all runs
-	for i, x := range estimates {
-		ofImages[i%o.N] = append(ofImages[i%o.N], x)
-	}
-	elbo := func(x estimate) float64 { return x.ELBO }
-	nll := func(x estimate) float64 { return -x.Log }
-	e.ELBO, e.ELBOSD = MeanSD(means(runs, elbo))
-	e.NLL, e.NLLSD = MeanSD(means(runs, nll))
+	e := summarise(o, estimates)
 	if !finite(e.NLL) || math.IsInf(float64(e.ELBO), 0) {
-		return Evaluation{}, fmt.Errorf("the evaluation is not finite (ELBO %v, NLL %v): "+
-			"the model is damaged or has diverged", e.ELBO, e.NLL)
+		return e, fmt.Errorf("the evaluation is not finite (ELBO %v, NLL %v): the model is damaged or has diverged",
+			e.ELBO, e.NLL)
 	}
-	e.ImageNLL = means(ofImages, nll)
-	if e.Diverged == 0 {
-		e.ImageELBO = means(ofImages, elbo)
-	}
-	if o.Set == nil {
-		e.Reverse = new(Reverse)
-		e.ReverseUpper, e.ReverseUpperSE = MeanSE(means(ofImages, func(x estimate) float64 { return x.reverse }))
-		e.ReverseGap, e.ReverseGapSE = MeanSE(means(ofImages, func(x estimate) float64 { return x.reverse - x.Log }))
-	}
-	if o.Chains > 0 {
-		e.Bounds = newBounds(o, ofImages)
-	}
+	e.Trained = c.Data
 	e.Seconds = time.Since(began).Seconds()
 	return e, nil
 }
@@ -141,6 +125,51 @@ func estimateAll(ctx context.Context, e *estimator, stderr io.Writer) ([]estimat
 	return all, nil
 }
 
+// summarise returns the statistics of the estimates from estimateAll.
+func summarise(o Options, estimates []estimate) Evaluation {
+	e := Evaluation{Images: o.N, Samples: o.Samples, Runs: o.Runs, Data: simulated}
+	var shapes []float64
+	images := make([][]estimate, o.N) // the estimates for each image in all runs
+	for i, x := range estimates {
+		shapes = append(shapes, x.TailShape)
+		if x.HeavyTail() {
+			e.HeavyTails++
+		}
+		e.Diverged += x.Diverged
+		images[i%o.N] = append(images[i%o.N], x)
+	}
+	e.TailShape, _ = MeanSE(shapes)
+	e.HeavyTails /= Number(len(estimates))
+	if !finite(e.TailShape) {
+		e.TailShape, e.HeavyTails = undefined, undefined
+	}
+	elbo := func(x estimate) float64 { return x.ELBO }
+	nll := func(x estimate) float64 { return -x.Log }
+	runs := slices.Collect(slices.Chunk(estimates, o.N))
+	e.ELBO, e.ELBOSD = MeanSD(means(runs, elbo))
+	e.NLL, e.NLLSD = MeanSD(means(runs, nll))
+	e.ImageNLL = means(images, nll)
+	if e.Diverged == 0 {
+		e.ImageELBO = means(images, elbo)
+	}
+	overImages := func(value func(x estimate) float64) (mean, se Number) { return MeanSE(means(images, value)) }
+	if o.Set == nil {
+		e.ReverseUpper, e.ReverseUpperSE = overImages(func(x estimate) float64 { return x.reverse })
+		e.ReverseGap, e.ReverseGapSE = overImages(func(x estimate) float64 { return x.reverse - x.Log })
+	} else {
+		e.Data = o.Set.Name
+	}
+	if o.Chains > 0 {
+		e.Method, e.Steps, e.Chains = "ais", o.Steps, o.Chains
+		e.Lower, e.LowerSE = overImages(func(x estimate) float64 { return x.lower })
+		e.Upper, e.UpperSE = overImages(func(x estimate) float64 { return x.upper })
+		e.Gap, e.GapSE = overImages(func(x estimate) float64 { return x.upper - x.lower })
+		e.Missed, e.MissedSE = overImages(func(x estimate) float64 { return x.lower - x.Log })
+		e.Acceptance, _ = overImages(func(x estimate) float64 { return x.acceptance })
+	}
+	return e
+}
+
 // String returns the results as lines of text: ELBO, NLL, tail shape and bounds.
 func (e Evaluation) String() string {
 	elbo := PlusMinus(e.ELBO, e.ELBOSD)
@@ -152,11 +181,11 @@ func (e Evaluation) String() string {
 		s += fmt.Sprintf("tail shape of the importance weights %.2f, above %.3g for %.0f %% of the images\n",
 			e.TailShape, hvae.Evidence{Draws: e.Samples}.TailLimit(), 100*e.HeavyTails)
 	}
-	if e.Reverse != nil {
+	if e.Data == simulated {
 		s += fmt.Sprintf("log p(x) ≤ %s from reverse paths, a gap of %s (± standard errors over images)\n",
 			PlusMinus(e.ReverseUpper, e.ReverseUpperSE), PlusMinus(e.ReverseGap, e.ReverseGapSE))
 	}
-	if e.Bounds == nil {
+	if e.Method == "" {
 		return s
 	}
 	s += fmt.Sprintf("annealed importance sampling, %d steps, %d chains, acceptance %.2f "+

@@ -34,49 +34,55 @@ var vae = model.Config{Kind: "vae", Tempering: "none", Latent: 3}
 
 func stream(i int) *rand.Rand { return random.Stream(1, "image", i) }
 
-// Step sizes must not be tuned on the evaluated images, because this would bias the bounds. In this test, validation
-// images are white and test images are black.
+// Step sizes must not be tuned on the evaluated images, because this would bias the bounds.
 func TestStepSizesAreTunedOnValidationImages(t *testing.T) {
-	set := data.Set{
-		Name:  "test",
-		Train: data.Images{Pixels: bytes.Repeat([]byte{255}, 120*data.Side*data.Side)},
-		Test:  data.Images{Pixels: make([]byte, 120*data.Side*data.Side)},
+	tuned := func(validation, others byte) []float64 {
+		images := func(n int) data.Images { return data.Images{Pixels: bytes.Repeat([]byte{others}, n*pixels)} }
+		set := &data.Set{Train: images(12), Test: images(2)}
+		e := &estimator{model: checkpoint(vae), Options: Options{Set: set, Steps: 2}}
+		_, indices := data.Split(set.Train, e.model.Seed)
+		for _, i := range indices {
+			copy(set.Train.Image(i), bytes.Repeat([]byte{validation}, pixels))
+		}
+		if err := e.tune(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return e.stepSizes
 	}
-	e := estimator{Options: Options{Set: &set, N: 2, Seed: 1}, model: model.Checkpoint{Seed: 1}}
-	x := e.tuningImages()
-	if x.Cols != 16 || slices.Min(x.Data) != 1 {
-		t.Errorf("there are %d images for tuning, want 16 white images", x.Cols)
+	white := tuned(255, 0)
+	if other := tuned(255, 255); !slices.Equal(white, other) {
+		t.Errorf("the step sizes are %v, and %v for other test and training images", white, other)
+	}
+	if black := tuned(0, 0); slices.Equal(white, black) {
+		t.Errorf("the step sizes for white and black validation images are %v", white)
 	}
 }
 
-// The lower bound must be log (1/n Σ p̂), and the upper bound must be −log (1/n Σ 1/p̂), where both sums are over n = 50
-// chains. The values of p̂ come from calls of bound for one chain. A tape holds 48 chains, so there are two tapes.
+// The bounds must be log (1/n Σ p̂) and −log (1/n Σ 1/p̂), where the sums are over n chains that run forward and backward.
 func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
-	x, z := Simulate(checkpoint(vae), 1, stream)
-	const chains = 50
-	for sign, z := range map[float64]matrix{1: {}, -1: z} {
-		bound := func(chains, first int) (bound, rate float64) {
-			e := &estimator{model: checkpoint(vae), Options: Options{Steps: 2, Chains: chains}, stepSizes: []float64{0.6}}
-			bound, rate, err := e.bound(t.Context(), x, z, func(chain int) *rand.Rand { return stream(first + chain) })
-			if err != nil {
-				t.Fatal(err)
-			}
-			return bound, rate
-		}
-		var logs []float64 // log p̂ or −log p̂
-		rates := 0.0
+	const chains = 8
+	e := &estimator{model: checkpoint(vae), Options: Options{Samples: 1, Steps: 2, Chains: chains}, stepSizes: []float64{0.6}}
+	got, err := e.estimate(t.Context(), new(ad.Tape[float32]), 3, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, z := Simulate(e.model, 1, func(int) *rand.Rand { return random.Stream(0, "mnist eval simulated", 3, 4) })
+	streams := func(purpose string) (all []*rand.Rand) {
 		for chain := range chains {
-			one, r := bound(1, chain)
-			logs = append(logs, sign*one)
-			rates += r / float64(chains)
+			all = append(all, random.Stream(0, purpose, 3, 4, chain))
 		}
-		got, rate := bound(chains, 0)
-		if want := sign * (linalg.LogSumExp(logs) - math.Log(float64(chains))); !(math.Abs(got-want) <= 1e-3) {
-			t.Errorf("sign %v: the bound is %.4f, want %.4f", sign, got, want)
-		}
-		if !(math.Abs(rate-rates) <= 1e-3) || !(rate > 0.1 && rate < 0.98) {
-			t.Errorf("sign %v: the acceptance rate is %.4f, want %.4f, between 0.1 and 0.98", sign, rate, rates)
-		}
+		return all
+	}
+	mean := func(logs []float64) float64 { return linalg.LogSumExp(logs) - math.Log(chains) }
+	ais := e.sampler(repeat(x, chains))
+	end, forward, _ := ais.Forward(t.Context(), streams("mnist ais forward"))
+	_, backward, _ := ais.Reverse(t.Context(), repeat(z, chains), streams("mnist ais reverse"))
+	for i, l := range backward {
+		backward[i] = -l
+	}
+	lower, upper := mean(forward), -mean(backward)
+	if !(math.Abs(got.lower-lower) <= 1e-9 && math.Abs(got.upper-upper) <= 1e-9) || got.acceptance != end.Acceptance {
+		t.Errorf("the estimate is %+v, want the bounds %v and %v and the acceptance %v", got, lower, upper, end.Acceptance)
 	}
 }
 
@@ -100,10 +106,12 @@ func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 	}
 }
 
+// Two images have these bounds in three runs.
 func TestStandardErrorsAreOverImages(t *testing.T) {
 	of := func(lower, upper float64) estimate { return estimate{lower: lower, upper: upper} }
-	b := newBounds(Options{}, [][]estimate{{of(-9, -8), of(-10, -9), of(-11, -10)}, {of(-18, -17), of(-20, -18), of(-22, -19)}})
-	for name, v := range map[string][2]Number{"lower": {b.LowerSE, 5}, "gap": {b.GapSE, 0.5}} {
+	o := Options{Set: new(data.Set), N: 2, Runs: 3, Chains: 1}
+	e := summarise(o, []estimate{of(-9, -8), of(-18, -17), of(-10, -9), of(-20, -18), of(-11, -10), of(-22, -19)})
+	for name, v := range map[string][2]Number{"lower": {e.LowerSE, 5}, "gap": {e.GapSE, 0.5}} {
 		if !(math.Abs(float64(v[0]-v[1])) <= 1e-12) {
 			t.Errorf("the standard error of %s is %v, want %v", name, v[0], v[1])
 		}

@@ -52,42 +52,6 @@ func PlusMinus(v, err Number) string {
 	return fmt.Sprintf("%v ± %.2f", v, err)
 }
 
-// Bounds holds bounds on log p(x) from annealed importance sampling. Standard errors are computed over images.
-type Bounds struct {
-	Method     string `json:"method"`
-	Steps      int    `json:"steps"`
-	Chains     int    `json:"chains"`
-	Lower      Number `json:"lower"`
-	LowerSE    Number `json:"lower_se"`
-	Upper      Number `json:"upper"` // undefined unless the images are simulated
-	UpperSE    Number `json:"upper_se"`
-	Gap        Number `json:"gap"` // upper − lower
-	GapSE      Number `json:"gap_se"`
-	Missed     Number `json:"missed"` // lower − the estimate from importance sampling
-	MissedSE   Number `json:"missed_se"`
-	Acceptance Number `json:"acceptance"`
-}
-
-// newBounds returns the Bounds computed from the estimates for each image in all runs.
-func newBounds(o Options, images [][]estimate) *Bounds {
-	b := &Bounds{Method: "ais", Steps: o.Steps, Chains: o.Chains}
-	over := func(value func(e estimate) float64) (mean, se Number) { return MeanSE(means(images, value)) }
-	b.Lower, b.LowerSE = over(func(e estimate) float64 { return e.lower })
-	b.Upper, b.UpperSE = over(func(e estimate) float64 { return e.upper })
-	b.Gap, b.GapSE = over(func(e estimate) float64 { return e.upper - e.lower })
-	b.Missed, b.MissedSE = over(func(e estimate) float64 { return e.lower - e.Log })
-	b.Acceptance, _ = over(func(e estimate) float64 { return e.acceptance })
-	return b
-}
-
-// Reverse holds an upper bound on log p(x) from paths that end at exact posterior draws (hvae.ReverseHIS).
-type Reverse struct {
-	ReverseUpper   Number `json:"reverse_upper"`
-	ReverseUpperSE Number `json:"reverse_upper_se"`
-	ReverseGap     Number `json:"reverse_gap"` // ReverseUpper + NLL
-	ReverseGapSE   Number `json:"reverse_gap_se"`
-}
-
 // means returns the mean of a value over each group of estimates.
 func means(groups [][]estimate, value func(e estimate) float64) (all []float64) {
 	for _, group := range groups {

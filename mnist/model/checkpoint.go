@@ -1,109 +1,182 @@
 package model
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
+	"reflect"
 	"slices"
 
 	"hvae/linalg"
-	"hvae/mnist/safetensors"
 )
 
-const checkpointFormat = "hvae-mnist/1"
-
-// A Checkpoint holds a trained model, which is stored in model.safetensors.
+// A Checkpoint holds a trained model. It is stored in model.safetensors, a file in the safetensors format, which most
+// machine-learning libraries read:
+//
+//	8 bytes   little-endian length n of the header
+//	n bytes   JSON: {"__metadata__": {"key": "value", …},
+//	          "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …}
+//	the rest  the elements of the tensors in row-major order, little-endian, at the offsets in the header
 type Checkpoint struct {
 	*Network[float32]
 	Seed       uint64  // seed of the training run, which determines the validation images
-	Epoch      int     // number of epochs trained, at least 1
+	Epoch      int     // number of epochs trained
 	ELBO       float64 // ELBO of the validation images, in nats
 	Data       string  // name of the dataset; "" in older files
 	DataSHA256 string  // SHA-256 of the dataset (data.Set.SHA256); "" in older files
 }
 
-// numbers returns pointers to the fields that are stored as JSON, by their names. The last two are optional.
-func (c *Checkpoint) numbers(draws bool) map[string]any {
-	all := map[string]any{
+// An entry describes a tensor in the header.
+type entry struct {
+	DType   string `json:"dtype"`
+	Shape   []int  `json:"shape"`
+	Offsets [2]int `json:"data_offsets"` // begin and end of the tensor, in bytes after the header
+}
+
+const (
+	checkpointFormat = "hvae-mnist/1"
+	metadataKey      = "__metadata__"
+	digestKey        = "sha256" // key of the digest in the metadata; older files lack it
+)
+
+// digest returns the hexadecimal SHA-256 of a line "key=value\n" for each other key of the metadata, sorted by key,
+// followed by the bytes after the header.
+func digest(meta map[string]string, data []byte) string {
+	h := sha256.New()
+	for _, key := range slices.Sorted(maps.Keys(meta)) {
+		if key != digestKey {
+			fmt.Fprintf(h, "%s=%s\n", key, meta[key])
+		}
+	}
+	h.Write(data)
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// numbers returns pointers to the fields that the metadata contain as JSON, by their keys.
+func (c *Checkpoint) numbers() map[string]any {
+	return map[string]any{
 		"K": &c.Config.K, "latent": &c.Config.Latent, "vary_eps": &c.Config.VaryEps,
+		"draws": &c.Config.Draws, "importance": &c.Config.Importance,
 		"seed": &c.Seed, "epoch": &c.Epoch, "val_elbo": &c.ELBO,
 	}
-	if draws {
-		all["draws"], all["importance"] = &c.Config.Draws, &c.Config.Importance
-	}
-	return all
 }
 
-// Encode returns the checkpoint as the bytes of a safetensors file.
+// Encode returns the contents of model.safetensors. Equal checkpoints have equal encodings.
 func (c Checkpoint) Encode() []byte {
-	f := safetensors.File{Metadata: map[string]string{
+	meta := map[string]string{
 		"format": checkpointFormat, "model": c.Config.Kind, "tempering": c.Config.Tempering, "max_eps": fmt.Sprint(maxEps),
-	}}
-	for key, value := range c.numbers(c.Config.Draws > 0) {
+	}
+	for key, value := range c.numbers() {
 		b, _ := json.Marshal(value) // cannot fail, because the ELBO is finite
-		f.Metadata[key] = string(b)
+		meta[key] = string(b)
+	}
+	if c.Config.Draws == 0 {
+		delete(meta, "draws")
+		delete(meta, "importance")
 	}
 	if c.Data != "" {
-		f.Metadata["data"], f.Metadata["data_sha256"] = c.Data, c.DataSHA256
+		meta["data"], meta["data_sha256"] = c.Data, c.DataSHA256
 	}
+	var entries, data []byte
 	for _, p := range c.params() {
-		t := safetensors.Tensor{Name: p.Name, Shape: p.shape}
-		for _, at := range p.order() {
-			t.Data = append(t.Data, p.Value.Data[at])
+		begin := len(data)
+		for i := range p.Value.Data {
+			bits := math.Float32bits(p.Value.Data[p.index(i)])
+			data = binary.LittleEndian.AppendUint32(data, bits)
 		}
-		f.Tensors = append(f.Tensors, t)
+		e, _ := json.Marshal(entry{"F32", p.shape, [2]int{begin, len(data)}}) // cannot fail for these types
+		entries = fmt.Appendf(entries, ",%q:%s", p.Name, e)
 	}
-	return f.Encode()
+	meta[digestKey] = digest(meta, data)
+	m, _ := json.Marshal(meta)
+	header := fmt.Appendf(nil, "{%q:%s%s}", metadataKey, m, entries)
+	for len(header)%8 != 0 { // align the elements for readers that map the file into memory
+		header = append(header, ' ')
+	}
+	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header, data)
 }
 
-// DecodeCheckpoint decodes the bytes of model.safetensors. It returns an error if the format or the digest is wrong, or
-// if a tensor is missing, unknown or not finite, or has a wrong shape. Before that, it allocates O(len(b)) bytes.
+// DecodeCheckpoint decodes the contents of model.safetensors. It returns an error if the file is damaged or describes
+// another model than its tensors. It allocates O(len(b)) bytes, even if damaged metadata describe a huge model.
 func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	c := Checkpoint{Network: new(Network[float32])}
-	f, err := safetensors.Decode(b)
+	if len(b) < 8 || binary.LittleEndian.Uint64(b) > uint64(len(b)-8) {
+		return c, fmt.Errorf("it is not a valid safetensors file: its %d bytes do not contain a header", len(b))
+	}
+	n := binary.LittleEndian.Uint64(b)
+	header, data := b[8:8+n], b[8+n:]
+	var file struct {
+		Metadata map[string]string `json:"__metadata__"`
+	}
+	var entries map[string]entry
+	err := cmp.Or(json.Unmarshal(header, &file), json.Unmarshal(header, &entries))
 	if err != nil {
+		return c, fmt.Errorf("it is not a valid safetensors file: %.80v", err)
+	}
+	if want, ok := file.Metadata[digestKey]; ok && digest(file.Metadata, data) != want {
+		return c, fmt.Errorf("it is damaged, because the SHA-256 of its contents is not %.64q", want)
+	}
+	if err := c.setMetadata(file.Metadata); err != nil {
 		return c, err
 	}
-	meta := f.Metadata
+	c.Network = describe[float32](c.Config)
+	return c, c.setTensors(entries, data)
+}
+
+// setMetadata sets the fields of c that the metadata contain.
+func (c *Checkpoint) setMetadata(meta map[string]string) error {
 	if meta["format"] != checkpointFormat || meta["max_eps"] != fmt.Sprint(maxEps) {
-		return c, fmt.Errorf("its format is %.40q with max_eps = %.40q, but this program reads only %q with %v",
+		return fmt.Errorf("its format is %.40q with max_eps = %.40q, but this program reads only %q with %v",
 			meta["format"], meta["max_eps"], checkpointFormat, maxEps)
+	}
+	if meta["draws"] == "" {
+		meta["draws"], meta["importance"] = "0", "false"
+	}
+	numbers := c.numbers()
+	for _, key := range slices.Sorted(maps.Keys(numbers)) {
+		err := json.Unmarshal([]byte(meta[key]), numbers[key])
+		if err != nil {
+			return fmt.Errorf("its metadata contain the invalid value %s = %.40q", key, meta[key])
+		}
 	}
 	c.Config.Kind, c.Config.Tempering = meta["model"], meta["tempering"]
 	c.Data, c.DataSHA256 = meta["data"], meta["data_sha256"]
-	numbers := c.numbers(meta["draws"] != "")
-	for _, key := range slices.Sorted(maps.Keys(numbers)) {
-		err := json.Unmarshal([]byte(meta[key]), numbers[key])
-		if err != nil || meta[key] == "null" || key == "epoch" && c.Epoch < 1 {
-			return c, fmt.Errorf("its metadata contains the invalid value %s = %.40q", key, meta[key])
-		}
-	}
 	if err := c.Config.Check(); err != nil {
-		return c, fmt.Errorf("its metadata describes an invalid model: %w", err)
+		return fmt.Errorf("its metadata describe an invalid model: %w", err)
 	}
-	c.Network = describe[float32](c.Config)
-	tensors := map[string]safetensors.Tensor{}
-	for _, t := range f.Tensors {
-		tensors[t.Name] = t
-	}
+	return nil
+}
+
+// setTensors sets the parameters to the tensors of a file, which must follow each other without gaps.
+func (c *Checkpoint) setTensors(entries map[string]entry, data []byte) error {
 	params := c.params()
+	slices.SortFunc(params, func(p, q *param[float32]) int { // in the order of the file
+		return cmp.Compare(entries[p.Name].Offsets[0], entries[q.Name].Offsets[0])
+	})
+	end := 0
 	for _, p := range params {
-		t, ok := tensors[p.Name]
-		if !ok || !slices.Equal(t.Shape, p.shape) {
-			return c, fmt.Errorf("tensor %q is missing, or its shape is not %v", p.Name, p.shape)
+		begin := end
+		end += 4 * p.Value.Rows * p.Value.Cols
+		want := entry{"F32", p.shape, [2]int{begin, end}}
+		if got := entries[p.Name]; end > len(data) || !reflect.DeepEqual(got, want) {
+			return fmt.Errorf("the tensor %s is %.80s, want %v (type, shape and place in %d bytes)",
+				p.Name, fmt.Sprint(got), want, len(data))
 		}
-		if !linalg.Finite(linalg.Column(t.Data...)) {
-			return c, fmt.Errorf("tensor %q is not finite", p.Name)
+		p.Value = linalg.New[float32](p.Value.Rows, p.Value.Cols) // only now, because the file contains its elements
+		for i := range p.Value.Data {
+			bits := binary.LittleEndian.Uint32(data[begin+4*i:])
+			p.Value.Data[p.index(i)] = math.Float32frombits(bits)
+		}
+		if !linalg.Finite(p.Value) {
+			return fmt.Errorf("the tensor %s is not finite", p.Name)
 		}
 	}
-	if len(tensors) != len(params) {
-		return c, fmt.Errorf("there are %d tensors, but this model has %d", len(tensors), len(params))
+	if end != len(data) {
+		return fmt.Errorf("%d unexpected bytes follow the last tensor", len(data)-end)
 	}
-	for _, p := range params {
-		p.Value = linalg.New[float32](p.Value.Rows, p.Value.Cols) // only now: damaged metadata may describe a huge model
-		for i, at := range p.order() {
-			p.Value.Data[at] = tensors[p.Name].Data[i]
-		}
-	}
-	return c, nil
+	return nil
 }

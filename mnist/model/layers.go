@@ -34,19 +34,14 @@ func newParam[T linalg.Float](name string, mean, spread float64, shape ...int) *
 	return &param[T]{hvae.Param[T]{Name: name, Value: value}, shape, []axis{{size, 1}}, mean, spread}
 }
 
-// order returns, for each element of the tensor in row-major order, its index in Value.Data.
-func (p *param[T]) order() []int {
-	indices := []int{0}
-	for _, a := range p.axes {
-		var next []int
-		for _, first := range indices {
-			for i := range a.size {
-				next = append(next, first+i*a.stride)
-			}
-		}
-		indices = next
+// index returns the index in Value.Data of element i of the tensor in row-major order.
+func (p *param[T]) index(i int) int {
+	at := 0
+	for _, a := range slices.Backward(p.axes) {
+		at += i % a.size * a.stride
+		i /= a.size
 	}
-	return indices
+	return at
 }
 
 // A layer is a dense layer, a convolution or a transposed convolution.
@@ -63,12 +58,11 @@ func dense[T linalg.Float](name string, out, in int) layer[T] {
 // convolution returns a layer for a convolution or its transpose, whose output has the given number of channels. Both
 // have weights of the same shape, (out, in, 5, 5), where in and out refer to the convolution.
 func convolution[T linalg.Float](name string, g *conv.Geometry, channels int) layer[T] {
-	l := dense[T](name, channels, g.Taps())
 	spread := 1 / math.Sqrt(float64(g.In()+g.Out()))
-	l.weight = newParam[T](name+".weight", 0, spread, g.OutC, g.InC, g.KernelH, g.KernelW)
-	l.weight.Value = linalg.Matrix[T]{Rows: g.Taps(), Cols: g.OutC}
-	l.weight.axes = []axis{{g.OutC, 1}, {g.InC, g.OutC}, {g.KernelH * g.KernelW, g.InC * g.OutC}}
-	return l
+	weight := newParam[T](name+".weight", 0, spread, g.OutC, g.InC, g.KernelH, g.KernelW)
+	weight.Value = linalg.Matrix[T]{Rows: g.Taps(), Cols: g.OutC}
+	weight.axes = []axis{{g.OutC, 1}, {g.InC, g.OutC}, {g.KernelH * g.KernelW, g.InC * g.OutC}}
+	return layer[T]{weight: weight, bias: newParam[T](name+".bias", 0, 0, channels)}
 }
 
 // The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4, with TensorFlow's padding SAME: 1 pixel

@@ -1,25 +1,19 @@
 package model
 
 import (
-	"bytes"
-	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"hvae/hvae"
 	"hvae/linalg"
-	"hvae/mnist/safetensors"
 )
 
-// binary sets each pixel of column j to 0 or 1 at random.
-func binary(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
+// randomPixels sets each pixel of column j to 0 or 1 at random.
+func randomPixels(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
 	for i := range x.Rows {
 		x.Row(i)[j] = float32(rng.IntN(2))
 	}
@@ -62,7 +56,7 @@ func TestInitialParametersHaveTheDocumentedDistribution(t *testing.T) {
 
 func newTrainer(s Settings) *hvae.Trainer[float32] {
 	n := New[float32](s.Config, -1, 1)
-	trainer := NewTrainer(s, n, Bound(s, n, binary))
+	trainer := NewTrainer(s, n, Bound(s, n, randomPixels))
 	trainer.BlockSize = 16
 	return trainer
 }
@@ -155,76 +149,6 @@ func TestCheckRefusesImpossibleConfigurations(t *testing.T) {
 	}
 }
 
-func testCheckpoint() Checkpoint {
-	return Checkpoint{Network: New[float32](free, -1, 5), Seed: 5, Epoch: 3, ELBO: -101.25, Data: "mnist", DataSHA256: "12"}
-}
-
-// The models in mnist/results were written by earlier versions of the program.
-func TestCheckpointsAreUnchangedAfterReadingAndWriting(t *testing.T) {
-	c := testCheckpoint()
-	c.Config.Draws, c.Config.Importance = 5, true
-	files := [][]byte{c.Encode()}
-	for _, name := range []string{"../results/vae.safetensors", "../results/hvae150.safetensors"} {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, b)
-	}
-	for i, want := range files {
-		c, err := DecodeCheckpoint(want)
-		if err != nil || !bytes.Equal(c.Encode(), want) {
-			t.Errorf("reading and writing changes file %d (error %v)", i, err)
-		}
-	}
-	f, err := safetensors.Decode(files[0])
-	delete(f.Metadata, safetensors.DigestKey)
-	diff := cmp.Diff(map[string]string{
-		"format": "hvae-mnist/1", "model": "hvae", "K": "2", "tempering": "free", "vary_eps": "true", "latent": "3", "max_eps": "0.5",
-		"seed": "5", "epoch": "3", "val_elbo": "-101.25", "draws": "5", "importance": "true", "data": "mnist", "data_sha256": "12",
-	}, f.Metadata)
-	if err != nil || diff != "" {
-		t.Errorf("the metadata differ (-want +got; error %v):\n%s", err, diff)
-	}
-	slices.Reverse(f.Tensors)
-	got, err := DecodeCheckpoint(f.Encode())
-	if err != nil || !bytes.Equal(got.Encode(), files[0]) {
-		t.Errorf("a checkpoint with tensors in another order gives another model (error %v)", err)
-	}
-}
-
-func TestInvalidCheckpointsAreRefused(t *testing.T) {
-	set := func(key, value string) func(f *safetensors.File) {
-		return func(f *safetensors.File) { f.Metadata[key] = value }
-	}
-	for want, change := range map[string]func(f *safetensors.File){
-		`format is "hvae-mnist/2"`:        set("format", "hvae-mnist/2"),
-		`max_eps = "0.9"`:                 set("max_eps", "0.9"),
-		`K = "many"`:                      set("K", "many"),
-		`epoch = "0"`:                     set("epoch", "0"),
-		`val_elbo = "NaN"`:                set("val_elbo", "NaN"),
-		`val_elbo = "null"`:               set("val_elbo", "null"),
-		`unknown tempering "hot"`:         set("tempering", "hot"),
-		`model "xxx`:                      set("model", strings.Repeat("x", 1<<15)),
-		"5000 latent dimensions":          set("latent", "5000"),
-		`importance = ""`:                 set("draws", "5"),
-		`seed = ""`:                       func(f *safetensors.File) { delete(f.Metadata, "seed") },
-		`"encoder.conv1.bias" is missing`: func(f *safetensors.File) { f.Tensors = slices.Delete(f.Tensors, 1, 2) },
-		`its shape is not [2 3]`:          func(f *safetensors.File) { f.Tensors[len(f.Tensors)-2].Shape = []int{3, 2} },
-		`25 tensors, but this model has`: func(f *safetensors.File) {
-			f.Tensors = append(f.Tensors, safetensors.Tensor{Name: "extra", Shape: []int{0}})
-		},
-		`"encoder.conv1.weight" is not finite`: func(f *safetensors.File) { f.Tensors[0].Data[7] = float32(math.NaN()) },
-		`"encoder.conv1.bias" is not finite`:   func(f *safetensors.File) { f.Tensors[1].Data[3] = float32(math.Inf(1)) },
-	} {
-		f, _ := safetensors.Decode(testCheckpoint().Encode())
-		change(&f)
-		if _, err := DecodeCheckpoint(f.Encode()); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 300 {
-			t.Errorf("error %.1000v, want an error of at most 300 bytes with %q", err, want)
-		}
-	}
-}
-
 func TestBlocksOfImagesFitIntoTheCache(t *testing.T) {
 	vae, hvae := Config{Kind: "vae"}, Config{Kind: "hvae", K: 1}
 	for n := 1; n <= 2000; n++ {
@@ -232,36 +156,6 @@ func TestBlocksOfImagesFitIntoTheCache(t *testing.T) {
 			t.Errorf("a batch of %d images has blocks of %d images for a VAE and of %d for an HVAE, want a multiple of 4 up to 64, and 16", n, size, hvae.BlockSize(n))
 		}
 	}
-}
-
-// FuzzCheckpoint changes two values of a checkpoint's metadata and one tensor. DecodeCheckpoint must reject invalid
-// configurations, and before that, it must not allocate much more memory than safetensors.Decode.
-func FuzzCheckpoint(f *testing.F) {
-	base, _ := safetensors.Decode(testCheckpoint().Encode())
-	f.Add("K", "2", "latent", "3", 1, 16)
-	f.Add("K", "9999", "vary_eps", "true", 24, 1)
-	f.Add("latent", "4096", "model", "vae", 0, 0)
-	f.Fuzz(func(t *testing.T, key1, value1, key2, value2 string, tensor, size int) {
-		file := safetensors.File{Metadata: maps.Clone(base.Metadata), Tensors: slices.Clone(base.Tensors)}
-		file.Metadata[key1], file.Metadata[key2] = value1, value2
-		if tensor >= 0 && tensor < len(file.Tensors) && size >= 0 && size <= 1<<12 {
-			file.Tensors[tensor].Shape = []int{size}
-			file.Tensors[tensor].Data = make([]float32, size)
-		}
-		b := file.Encode()
-		var start, before, after runtime.MemStats
-		runtime.ReadMemStats(&start)
-		safetensors.Decode(b)
-		runtime.ReadMemStats(&before)
-		c, err := DecodeCheckpoint(b)
-		runtime.ReadMemStats(&after)
-		if err == nil && c.Config.Check() != nil {
-			t.Errorf("%q = %q, %q = %q: DecodeCheckpoint accepts the invalid configuration %+v", key1, value1, key2, value2, c.Config)
-		}
-		if n := int(after.TotalAlloc+start.TotalAlloc) - 2*int(before.TotalAlloc); err != nil && n > 1<<17 {
-			t.Errorf("%q = %q, %q = %q, tensor %d with %d elements: DecodeCheckpoint allocates %d bytes before it rejects the checkpoint", key1, value1, key2, value2, tensor, size, n)
-		}
-	})
 }
 
 // Initially, s·Π α_k must be 1 for each kind of tempering. Free and untied tempering must start at α_k = 0.9, and fixed
