@@ -24,16 +24,6 @@ func mustPanic(t *testing.T, want string, f func()) {
 	f()
 }
 
-// integrate returns the integral of f from lo to hi by the trapezoidal rule with n steps. If f is smooth and vanishes near
-// both ends, the error decreases faster than any power of 1/n.
-func integrate(f func(float64) float64, lo, hi float64, n int) float64 {
-	h, sum := (hi-lo)/float64(n), 0.0
-	for i := range n + 1 {
-		sum += f(lo + float64(i)*h)
-	}
-	return sum * h
-}
-
 // The second element of the parameter has zero gradients and must not change.
 func TestAdamaxMatchesItsFormula(t *testing.T) {
 	const rate = 0.01
