@@ -2225,8 +2225,8 @@ func sampledGradients(params []matrix, n int, elbo func(t *tape, params []variab
 
 // temperingOf returns 1/√β₀ and α_1 … α_K of a flow of K steps. Without tempering, all these numbers are 1.
 func temperingOf(t hvae.Tempering[float64], K int) (invSqrtBeta0 float64, alpha []float64) {
-	if alpha := t.Alpha(); alpha != nil {
-		return t.MomentumSD().Scalar(), alpha.Value.Data
+	if alpha := t.Alpha; alpha != nil {
+		return t.MomentumSD.Scalar(), alpha.Value.Data
 	}
 	return 1, slices.Repeat([]float64{1}, K)
 }
@@ -2380,10 +2380,10 @@ func leapfrogByHand(target hvae.Target[float64], epsilon []float64) (lf1, lf2, l
 	return kick, drift, kick
 }
 
-// leapfrog returns a function that applies one step of hvae.Leapfrog to the vector (z, ρ).
+// leapfrog returns a function that applies one leapfrog step to the vector (z, ρ).
 func leapfrog(target hvae.Target[float64], epsilon []float64) func([]float64) []float64 {
 	return onTape(len(epsilon), func(t *tape, s hvae.Phase[float64]) hvae.Phase[float64] {
-		return hvae.Leapfrog(target, t.Const(linalg.Of(1, len(epsilon), epsilon)), s)
+		return (&hvae.Flow[float64]{Target: target, K: 1, StepSize: t.Const(linalg.Of(1, len(epsilon), epsilon))}).Forward(s)
 	})
 }
 

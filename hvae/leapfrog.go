@@ -16,20 +16,6 @@ func (s Phase[T]) Energy(target Target[T]) *ad.Var[T] {
 	return ad.Sub(ad.Scale(squaredNorms(s.Rho), 0.5), logJointOf(target, s.Z))
 }
 
-// Leapfrog returns the phase (z′, ρ′) after one leapfrog step from s = (z, ρ). The step size
-// ε [1×ℓ] has one element per dimension:
-//
-//	ρ̃  = ρ − ε/2 ⊙ ∇U(z)    (equation 7, eqn:lf1)
-//	z′ = z + ε ⊙ ρ̃          (equation 8, eqn:lf2)
-//	ρ′ = ρ̃ − ε/2 ⊙ ∇U(z′)   (equation 9, eqn:lf3)
-//
-// Each line is a shear of phase space, so the Jacobian of the step has determinant 1. A call evaluates two gradients.
-func Leapfrog[T linalg.Float](target Target[T], epsilon *ad.Var[T], s Phase[T]) Phase[T] {
-	mustBe("the momentum", s.Rho, s.Z.Rows(), s.Z.Cols())
-	e := stepSizeOf(epsilon, 1, 1, s.Z)
-	return leapfrog(target, e, state[T]{Phase: s, gradU: PotentialGradient(target, s.Z)}, false).Phase
-}
-
 // A state is a phase and the values of the target at its position z.
 type state[T linalg.Float] struct {
 	Phase[T]
@@ -37,8 +23,14 @@ type state[T linalg.Float] struct {
 	logJoint *ad.Var[T] // log p_θ(x, z) [1×B], of the last step of a flow
 }
 
-// leapfrog returns the state after one leapfrog step from s. It evaluates one gradient and, after the last step of a
-// flow, log p_θ(x, z).
+// leapfrog returns the state at (z′, ρ′) after one leapfrog step from (z, ρ):
+//
+//	ρ̃  = ρ − ε/2 ⊙ ∇U(z)    (equation 7, eqn:lf1)
+//	z′ = z + ε ⊙ ρ̃          (equation 8, eqn:lf2)
+//	ρ′ = ρ̃ − ε/2 ⊙ ∇U(z′)   (equation 9, eqn:lf3)
+//
+// Each line is a shear of phase space, so the Jacobian of the step has determinant 1. The step evaluates one gradient
+// and, if it is the last step of a flow, log p_θ(x, z′).
 func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s state[T], last bool) state[T] {
 	s.Rho = ad.MulAdd(e.minusHalf, s.gradU, s.Rho)
 	s.Z = ad.MulAdd(e.epsilon, s.Rho, s.Z)

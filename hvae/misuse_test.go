@@ -13,11 +13,6 @@ import (
 	"hvae/linalg"
 )
 
-// unsummed is a target whose LogJoint returns a matrix [ℓ×B] instead of [1×B].
-type unsummed struct{}
-
-func (unsummed) LogJoint(z *ad.Var[float64]) *ad.Var[float64] { return ad.Square(z) }
-
 // summed is an invalid target. Its PotentialGradient returns a matrix [1×B] instead of [ℓ×B].
 type summed struct{ hvaetest.Quadratic }
 
@@ -32,56 +27,57 @@ func (unshaped) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64])
 
 var none context.Context
 
-// Each mistake must panic with a message that contains the given text.
+// Each mistake in a flow, a target or a prior must panic with a message that contains the given text.
 func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 	var tp ad.Tape[float64]
-	z := tp.Fill(2, 3, 0)
-	forward := func(target hvae.Target[float64], K int, epsilon *ad.Var[float64], tempering hvae.Tempering[float64]) func() {
+	z, flat := tp.Fill(2, 3, 0), hvaetest.Quadratic{} // p(x, z) = 1
+	draw := func(prior hvae.Prior[float64], change func(f *hvae.Flow[float64])) func() {
 		return func() {
-			f := &hvae.Flow[float64]{Target: target, K: K, StepSize: epsilon, Tempering: tempering}
-			f.Forward(hvae.Phase[float64]{Z: z, Rho: z})
+			f := &hvae.Flow[float64]{Target: flat, K: 3, StepSize: tp.Fill(1, 2, 0.1)}
+			change(f)
+			hvae.HIS(f, prior, z, z)
 		}
 	}
-	his := func(target hvae.Target[float64], prior hvae.Prior[float64]) hvae.Sample[float64] {
-		return hvae.HIS(&hvae.Flow[float64]{Target: target}, prior, z, z)
+	flow := func(change func(f *hvae.Flow[float64])) func() { return draw(hvae.StandardNormal[float64]{}, change) }
+	untied := func(alpha, s *ad.Var[float64]) func() {
+		f := &hvae.Flow[float64]{Target: flat, K: 3, Tempering: hvae.UntiedTempering(alpha, s)}
+		return func() { f.Inverse(hvae.Phase[float64]{Z: z, Rho: z}) }
 	}
-	normal := func(meanRows, meanCols, sdRows, sdCols int) hvae.DiagonalNormal[float64] {
-		return hvae.DiagonalNormal[float64]{Mean: tp.Fill(meanRows, meanCols, 0), SD: tp.Fill(sdRows, sdCols, 1)}
-	}
-	flat, standard, untempered := hvaetest.Quadratic{}, hvae.StandardNormal[float64]{}, hvae.Tempering[float64]{} // p(x, z) = 1
+	prior := func(q hvae.Prior[float64]) func() { return draw(q, func(*hvae.Flow[float64]) {}) }
+	diagonal := func(mean, sd *ad.Var[float64]) func() { return prior(hvae.DiagonalNormal[float64]{Mean: mean, SD: sd}) }
+	alpha := tp.Fill(3, 1, 0.9)
 	for want, f := range map[string]func(){
-		"Flow.Target is nil":                  forward(nil, 0, nil, untempered),
-		"Flow.K is -1; it must be at least 0": forward(flat, -1, nil, untempered),
-		"the momentum is [3×2]; it must be [2×3]": func() {
-			(&hvae.Flow[float64]{Target: flat}).Forward(hvae.Phase[float64]{Z: z, Rho: tp.Fill(3, 2, 0)})
-		},
+		"Flow.Target is nil":                  flow(func(f *hvae.Flow[float64]) { f.Target = nil }),
+		"Flow.K is -1; it must be at least 0": flow(func(f *hvae.Flow[float64]) { f.K = -1 }),
+		"the step size is nil":                flow(func(f *hvae.Flow[float64]) { f.StepSize = nil }),
+		"the step size is [1×3] for z [2×3]; it must be [1×2], or [3×2] with one row per step": flow(
+			func(f *hvae.Flow[float64]) { f.StepSize = tp.Fill(1, 3, 0.1) }),
+		"the step size is [2×2] for z [2×3]":                                                  flow(func(f *hvae.Flow[float64]) { f.StepSize = tp.Fill(2, 2, 0.1) }),
+		"α is [4×1] and s is [1×1] for a flow of K = 3 steps and ℓ = 2 dimensions; α must be": untied(tp.Fill(4, 1, 1), tp.Scalar(1)),
+		"α is [3×3] and s is [1×1]":                                                           untied(tp.Fill(3, 3, 1), tp.Scalar(1)),
+		"α is [3×1] and s is [1×3]":                                                           untied(alpha, tp.Fill(1, 3, 1)),
+		"α is [3×1] and s is [3×1]":                                                           untied(alpha, alpha),
+		"log joint density is [2×3]; it must be [1×3]": flow(
+			func(f *hvae.Flow[float64]) { f.Target = density(ad.Square[float64]) }),
+		"potential gradient is [1×3]; it must be [2×3]": flow(func(f *hvae.Flow[float64]) { f.Target = summed{} }),
+
+		"the variational prior is nil":                                   prior(nil),
+		"log q⁰(z₀) of the variational prior is [1×1]; it must be [1×3]": prior(unshaped{}),
+		"DiagonalNormal.Mean or SD is nil":                               diagonal(z, nil),
+		"DiagonalNormal.Mean is [1×1]; it must be [2×1]":                 diagonal(tp.Scalar(0), z),
+		"DiagonalNormal.SD is [1×1]; it must be [2×1]":                   diagonal(z, tp.Scalar(1)),
+		"Normal.Factor is [2×1]; it must be [2×2]": prior(
+			hvae.Normal[float64]{Mean: z, Factor: tp.Fill(2, 1, 1)}),
+
 		"the momentum is [1×3]; it must be [2×3]": func() {
-			hvae.Leapfrog(flat, tp.Fill(1, 2, 0.1), hvae.Phase[float64]{Z: z, Rho: tp.Fill(1, 3, 0)})
+			(&hvae.Flow[float64]{Target: flat}).Inverse(hvae.Phase[float64]{Z: z, Rho: tp.Fill(1, 3, 0)})
 		},
-		"the step size is [1×3] for z [2×3]; it must be [1×2], or [1×2] with one row per step": forward(flat, 1, tp.Fill(1, 3, 0.1), untempered),
-		"the step size is [2×2] for z [2×3]; it must be [1×2], or [3×2] with one row per step": forward(flat, 3, tp.Fill(2, 2, 0.1), untempered),
-		"the step size is nil": forward(flat, 3, nil, untempered),
-		"α is [4×1] and s is [1×1] for a flow of K = 3 steps and ℓ = 2 dimensions; α must be":       forward(flat, 3, tp.Fill(1, 2, 0.1), hvae.FreeTempering(tp.Fill(4, 1, 0.9))),
-		"1/√β₀ is [2×1]; it must be [1×1]":                                                          func() { hvae.FixedTempering(3, tp.Fill(2, 1, 1.5)) },
-		"1/√β₀, the momentum's standard deviation, contains 0.5; all elements must be in [1, +Inf]": func() { hvae.FixedTempering(3, tp.Scalar(0.5)) },
-		"FreeTempering: α contains 1.5; all elements must be in [0, 1]":                             func() { hvae.FreeTempering(tp.Fill(3, 1, 1.5)) },
-		"UntiedTempering: s contains -1; all elements must be in [0, +Inf]":                         func() { hvae.UntiedTempering(tp.Fill(3, 1, 1.5), tp.Scalar(-1)) },
-		"UntiedTempering: s is [3×1]; it must have one row":                                         func() { hvae.UntiedTempering(tp.Fill(3, 1, 1.5), tp.Fill(3, 1, 1)) },
-		"s is [1×3] for a flow of K = 3 steps and ℓ = 2 dimensions":                                 forward(flat, 3, tp.Fill(1, 2, 0.1), hvae.UntiedTempering(tp.Fill(3, 1, 1.5), tp.Fill(1, 3, 1))),
-		"log joint density is [2×3]; it must be [1×3]":                                              func() { his(unsummed{}, standard) },
-		"potential gradient is [1×3]; it must be [2×3]":                                             forward(summed{}, 1, tp.Fill(1, 2, 0.1), untempered),
-		"log q⁰(z₀) of the variational prior is [1×1]; it must be [1×3]":                            func() { his(flat, unshaped{}) },
-		"DiagonalNormal.Mean is [1×1]; it must be [2×1]":                                            func() { his(flat, normal(1, 1, 2, 1)) },
-		"shapes [2×2], [2×3] and [2×3]":                                                             func() { his(flat, normal(2, 3, 2, 2)) },
-		"DiagonalNormal.SD is [1×1]; it must be [3×1]":                                              func() { normal(3, 1, 1, 1).Divergence() },
-		"the variational prior is nil":                                                              func() { his(flat, nil) },
-		"DiagonalNormal.Mean or SD is nil":                                                          func() { his(flat, hvae.DiagonalNormal[float64]{Mean: z}) },
-		"FreeTempering: α is nil":                                                                   func() { hvae.FreeTempering[float64](nil) },
-		"the target is nil":                                                                         func() { hvae.PotentialGradient(nil, z) },
-		"Unconstrain: 0.6 is not in the interval (0, 0.5)":                                          func() { hvae.Unconstrain(0.6, 0, 0.5) },
-		"Constrain: the interval is (1, 1)":                                                         func() { hvae.Constrain(z, 1, 1) },
-		"Constrain: the interval is (0, NaN)":                                                       func() { hvae.Constrain(z, 0, math.NaN()) },
-		"Constrain: the interval is (-Inf, 0)":                                                      func() { hvae.Constrain(z, math.Inf(-1), 0) },
+		"FixedTempering: 1/√β₀ is [2×1]; it must be [1×1]":    func() { hvae.FixedTempering(3, tp.Fill(2, 1, 1.5)) },
+		"FixedTempering: 1/√β₀ is 0.5; it must be at least 1": func() { hvae.FixedTempering(3, tp.Scalar(0.5)) },
+		"FreeTempering: an element of α is greater than 1":    func() { hvae.FreeTempering(tp.Fill(3, 1, 1.5)) },
+		"Unconstrain: 0.6 is not in the interval (0, 0.5)":    func() { hvae.Unconstrain(0.6, 0, 0.5) },
+		"Constrain: the interval is (1, 1)":                   func() { hvae.Constrain(z, 1, 1) },
+		"Constrain: the interval is (-Inf, 0)":                func() { hvae.Constrain(z, math.Inf(-1), 0) },
 	} {
 		mustPanic(t, want, f)
 	}

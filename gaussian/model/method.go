@@ -106,11 +106,11 @@ func NewHVAE(data Data, K int, tempering string) *Method {
 	}
 	m.Temperature = func(params []*ad.Var[float64]) (beta0, volume float64) {
 		t := temperingOf(params)
-		if t.Alpha() == nil {
+		if t.Alpha == nil {
 			return 1, 1
 		}
-		sd := t.MomentumSD().Scalar()
-		return 1 / (sd * sd), sd * math.Exp(ad.Sum(ad.Log(t.Alpha())).Scalar())
+		sd := t.MomentumSD.Scalar()
+		return 1 / (sd * sd), sd * math.Exp(ad.Sum(ad.Log(t.Alpha)).Scalar())
 	}
 	return m
 }
