@@ -11,11 +11,6 @@ type Phase[T linalg.Float] struct {
 	Rho *ad.Var[T] // momentum, [ℓ×B]
 }
 
-// Energy returns the Hamiltonian H(z, ρ) = −log p_θ(x, z) + ½ρᵀρ [1×B].
-func (s Phase[T]) Energy(target Target[T]) *ad.Var[T] {
-	return ad.Sub(ad.Scale(squaredNorms(s.Rho), 0.5), logJointOf(target, s.Z))
-}
-
 // A state is a phase and the values of the target at its position z.
 type state[T linalg.Float] struct {
 	Phase[T]

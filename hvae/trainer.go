@@ -22,7 +22,7 @@ type Trainer[T linalg.Float] struct {
 	params    []*Param[T]
 	optimiser Optimiser[T]
 	steps     int                  // number of steps taken
-	averages  []linalg.Matrix[T]   // running averages of the optimiser for each parameter; see Optimiser.Ascend
+	averages  []linalg.Matrix[T]   // running averages of the optimiser for each parameter
 	gradients [][]linalg.Matrix[T] // for each block of a batch, the gradient with respect to each parameter
 }
 
@@ -31,10 +31,7 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 	mustNotBeNil("the optimiser", o == nil)
 	t := &Trainer[T]{Bound: bound, params: slices.Clone(params), optimiser: o}
 	for _, p := range params {
-		start := o.Start()
-		averages := linalg.New[T](len(start), len(p.Value.Data))
-		linalg.Copy(averages, linalg.Column(start...))
-		t.averages = append(t.averages, averages)
+		t.averages = append(t.averages, linalg.New[T](2, len(p.Value.Data)))
 	}
 	return t
 }

@@ -21,8 +21,6 @@ import (
 // gradients is an optimiser that records the gradient of each step and adds it to the parameters.
 type gradients[T linalg.Float] struct{ seen [][]T }
 
-func (o *gradients[T]) Start() []T { return nil }
-
 func (o *gradients[T]) Ascend(step int, theta, gradient []T, _ linalg.Matrix[T]) {
 	if step > len(o.seen) {
 		o.seen = append(o.seen, nil)

@@ -72,7 +72,8 @@ func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand, paths boo
 			path = flow.Path(sample.Start)
 		}
 		for _, phase := range path {
-			z, energy := phase.Z.Value, phase.Energy(TwoModes).Value
+			kinetic := ad.Scale(ad.MulSumTo(phase.Rho, phase.Rho, 1, len(batch)), 0.5)
+			z, energy := phase.Z.Value, ad.Sub(kinetic, TwoModes.LogJoint(phase.Z)).Value
 			for i := range batch {
 				d := &batch[i]
 				d.X, d.Y = append(d.X, z.At(0, i)), append(d.Y, z.At(1, i))
