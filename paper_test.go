@@ -607,10 +607,10 @@ func homogeneousFlow(check *report) {
 		last = d
 	}
 
-	narrow := hvaetest.Quadratic{Omega: 4}
+	narrow := normalTarget{make([]float64, 2), []float64{0.25, 0.25}}
 	variance := func(K int, epsilon, invSqrtBeta0 float64) (v, se float64) {
 		logs := draws(narrow, K, epsilon, invSqrtBeta0, 20000)
-		return linalg.MeanSE(squaredDeviations(ratios(logs, narrow.LogEvidence(2)), 1))
+		return linalg.MeanSE(squaredDeviations(ratios(logs, 0), 1))
 	}
 	plain, plainSE := variance(1, 0, 1)
 	for _, K := range []int{10, 40} {
