@@ -69,20 +69,6 @@ func chains(n int) (streams []*rand.Rand) {
 	return streams
 }
 
-func TestAISEvaluatesOneGradientPerLeapfrogStep(t *testing.T) {
-	for _, steps := range []int{1, 2, 7} {
-		evaluations := 0
-		a := annealed(density(func(z *ad.Var[float64]) *ad.Var[float64] { evaluations++; return hvae.LogNormal(z) }), steps)
-		end, _, _ := a.Forward(t.Context(), chains(10))
-		if rate := end.Acceptance; math.IsNaN(rate) != (steps == 1) {
-			t.Errorf("after %d kernels, the acceptance probability is %v", steps-1, rate)
-		}
-		if want := 1 + (steps-1)*a.Leapfrogs; evaluations != want {
-			t.Errorf("AIS with Steps = %d evaluates the target %d times, want %d", steps, evaluations, want)
-		}
-	}
-}
-
 func TestEachAISChainDependsOnlyOnItsStream(t *testing.T) {
 	run := func(n int) []float64 {
 		a, streams := annealed(hvaetest.Bimodal, 5), chains(n)
@@ -160,18 +146,14 @@ func TestAISReturnsAnErrorIfItCannotStart(t *testing.T) {
 	} {
 		a := annealed(cliff(math.NaN()), 2)
 		change(a)
-		_, _, forward := a.Forward(t.Context(), chains(3))
-		_, _, reverse := a.Reverse(t.Context(), linalg.Of(1, 3, []float64{2, 2, 2}), chains(3))
-		for name, err := range map[string]error{"Forward": forward, "Reverse": reverse} {
-			if !strings.Contains(fmt.Sprint(err), want) {
-				t.Errorf("%s returns the error %v, want an error that contains %q", name, err, want)
-			}
+		if _, _, err := a.Forward(t.Context(), chains(3)); !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("Forward returns the error %v, want an error that contains %q", err, want)
 		}
 	}
 }
 
-// Without cancellation, Forward evaluates the target 28 times, and Tune 56 times. Evaluation 5 cancels the context within
-// the second kernel. This kernel ends with evaluation 7 and must be the last.
+// Each leapfrog step evaluates the target once. Evaluation 9 cancels the context within the third of nine kernels, which
+// consists of evaluations 8 to 10 and must be the last.
 func TestCancelledAISReturnsAnError(t *testing.T) {
 	for name, call := range map[string]func(ctx context.Context, a *hvae.AIS[float64]) error{
 		"Forward": func(ctx context.Context, a *hvae.AIS[float64]) error {
@@ -183,13 +165,13 @@ func TestCancelledAISReturnsAnError(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		evaluations := 0
 		err := call(ctx, annealed(density(func(z *ad.Var[float64]) *ad.Var[float64] {
-			if evaluations++; evaluations == 5 {
+			if evaluations++; evaluations == 9 {
 				cancel()
 			}
 			return hvae.LogNormal(z)
 		}), 10))
-		if err != context.Canceled || evaluations > 7 {
-			t.Errorf("after cancellation, %s evaluates the target %d times and returns the error %v", name, evaluations, err)
+		if err != context.Canceled || evaluations != 10 {
+			t.Errorf("%s evaluates the target %d times, want 10, and returns the error %v", name, evaluations, err)
 		}
 	}
 }

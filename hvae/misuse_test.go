@@ -97,21 +97,18 @@ func TestMisuseOfAISPanics(t *testing.T) {
 }
 
 func TestMisuseOfTrainersPanics(t *testing.T) {
-	step := func(o hvae.Optimiser[float64], batch hvae.Batch, bound hvae.Bound[float64]) func() {
-		return func() { hvae.NewTrainer(parameter(1.0), o, bound).Step(t.Context(), batch) }
-	}
-	rate := func(rate float64) func() {
+	step := func(o hvae.Optimiser[float64], batch hvae.Batch, bound func(theta *hvae.Param[float64]) hvae.Bound[float64]) func() {
 		p := parameter(1.0)
-		return func() {
-			hvae.NewTrainer(p, hvae.Adamax[float64]{Rate: rate}, sampled(p[0])).Step(t.Context(), hvae.Draws(3))
-		}
+		return func() { hvae.NewTrainer(p, o, bound(p[0])).Step(t.Context(), batch) }
 	}
-	bound := func(f hvae.Bound[float64]) func() { return step(hvae.RMSProp[float64]{}, hvae.Draws(3), f) }
+	bound := func(f hvae.Bound[float64]) func() {
+		return step(hvae.RMSProp[float64]{}, hvae.Draws(3), func(*hvae.Param[float64]) hvae.Bound[float64] { return f })
+	}
 	for want, f := range map[string]func(){
-		"the optimiser is nil":            step(nil, hvae.Draws(3), nil),
-		"the learning rate is NaN":        rate(math.NaN()),
-		"the learning rate is -1":         rate(-1),
-		"the batch has 0 columns; it mus": step(hvae.RMSProp[float64]{}, hvae.Draws(0), nil),
+		"the optimiser is nil":            step(nil, hvae.Draws(3), sampled),
+		"the learning rate is NaN":        step(hvae.Adamax[float64]{Rate: math.NaN()}, hvae.Draws(3), sampled),
+		"the learning rate is -1":         step(hvae.RMSProp[float64]{Rate: -1}, hvae.Draws(3), sampled),
+		"the batch has 0 columns; it mus": step(hvae.RMSProp[float64]{}, hvae.Draws(0), sampled),
 		"the bound is nil":                bound(nil),
 		"the bound of a block is nil":     bound(func(*hvae.Block[float64]) *ad.Var[float64] { return nil }),
 		"the context is nil":              func() { new(hvae.Evaluator[float64]).Evidence(none, 3, 1, nil) },

@@ -34,19 +34,13 @@ func ExampleTestTarget() {
 	// <nil>
 }
 
-// closed is the target with the potential Σ z⁴/4. The function is its method PotentialGradient.
-type closed func(z *ad.Var[float64]) *ad.Var[float64]
-
-func (closed) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
-	return ad.Scale(ad.SumTo(ad.Square(ad.Square(z)), 1, z.Cols()), -0.25)
+// A custom target consists of its methods.
+type custom struct {
+	logJoint, gradU func(z *ad.Var[float64]) *ad.Var[float64]
 }
 
-func (c closed) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] { return c(z) }
-
-// density is a target that is a function of z.
-type density func(z *ad.Var[float64]) *ad.Var[float64]
-
-func (f density) LogJoint(z *ad.Var[float64]) *ad.Var[float64] { return f(z) }
+func (c custom) LogJoint(z *ad.Var[float64]) *ad.Var[float64]          { return c.logJoint(z) }
+func (c custom) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] { return c.gradU(z) }
 
 // always returns a function that returns the given target for every tape.
 func always(target hvae.Target[float64]) func(*ad.Tape[float64]) hvae.Target[float64] {
@@ -54,24 +48,27 @@ func always(target hvae.Target[float64]) func(*ad.Tape[float64]) hvae.Target[flo
 }
 
 func TestTestTargetAcceptsRightAndReportsWrongTargets(t *testing.T) {
+	quartic := func(z *ad.Var[float64]) *ad.Var[float64] { // −Σ z⁴/4
+		return ad.Scale(ad.SumTo(ad.Square(ad.Square(z)), 1, z.Cols()), -0.25)
+	}
+	mixed := func(z *ad.Var[float64]) *ad.Var[float64] { return ad.Add(quartic(z), ad.Sum(z)) }
 	cube := func(z *ad.Var[float64]) *ad.Var[float64] { return ad.Mul(ad.Square(z), z) }
-	negative := closed(func(z *ad.Var[float64]) *ad.Var[float64] { return ad.Neg(cube(z)) })
-	constant := closed(func(z *ad.Var[float64]) *ad.Var[float64] { return z.Tape().Const(cube(z).Value) })
-	mixed := density(func(z *ad.Var[float64]) *ad.Var[float64] { return ad.Add(hvae.LogNormal(z), ad.Sum(z)) })
+	negative := func(z *ad.Var[float64]) *ad.Var[float64] { return ad.Neg(cube(z)) }
+	constant := func(z *ad.Var[float64]) *ad.Var[float64] { return z.Tape().Const(cube(z).Value) }
 	for _, c := range []struct {
 		bind   func(*ad.Tape[float64]) hvae.Target[float64]
 		want   string
 		points [][]float64
 	}{
-		{always(closed(cube)), "<nil>", nil},
+		{always(custom{quartic, cube}), "<nil>", nil},
 		{always(hvaetest.Quadratic{Omega: 1000}), "<nil>", nil},
 		{newStudentT(0.01), "<nil>", [][]float64{{0.003, 0.01}}},
 		{newStudentT(1e-5), "cannot check", [][]float64{{1e-5, 1e-5}}},
-		{always(density(ad.Sum[float64])), "log p(x, z) is [1×1], not [1×3]", nil},
-		{always(mixed), "among other columns", nil},
-		{always(negative), "of the gradient of U", nil},
-		{always(constant), "of the gradient of vᵀ∇U", nil},
-		{always(negative), "<nil>", [][]float64{{0, 0}}}, // the derivatives of z⁴/4 at z = 0 are zero
+		{always(custom{ad.Sum[float64], cube}), "log p(x, z) is [1×1], not [1×3]", nil},
+		{always(custom{mixed, cube}), "among other columns", nil},
+		{always(custom{quartic, negative}), "of the gradient of U", nil},
+		{always(custom{quartic, constant}), "of the gradient of vᵀ∇U", nil},
+		{always(custom{quartic, negative}), "<nil>", [][]float64{{0, 0}}}, // the derivatives of z⁴/4 at z = 0 are zero
 	} {
 		if got := fmt.Sprint(hvaetest.TestTarget(c.bind, 2, c.points...)); !strings.Contains(got, c.want) {
 			t.Errorf("TestTarget returns %q, want %q", got, c.want)
@@ -142,6 +139,12 @@ func TestTestPriorAcceptsRightAndReportsWrongPriors(t *testing.T) {
 		{"<nil>", func(tape) hvae.Prior[float64] { return hvae.StandardNormal[float64]{} }},
 		{"<nil>", func(t tape) hvae.Prior[float64] {
 			return hvae.DiagonalNormal[float64]{Mean: t.Fill(3, 1, 5), SD: t.Const(linalg.Column(0.01, 2, 0.1))}
+		}},
+		{"<nil>", func(t tape) hvae.Prior[float64] { // a mean for each column
+			return hvae.DiagonalNormal[float64]{Mean: t.Fill(3, 20_000, 5), SD: t.Const(linalg.Column(0.01, 2, 0.1))}
+		}},
+		{"<nil>", func(t tape) hvae.Prior[float64] { // a standard deviation for each column
+			return hvae.DiagonalNormal[float64]{Mean: t.Const(linalg.Column(1.0, 2, -3)), SD: t.Fill(3, 20_000, 0.3)}
 		}},
 		{"<nil>", func(t tape) hvae.Prior[float64] { // the correlation is 0.999; elements above the diagonal have no effect
 			c := linalg.Of(3, 3, []float64{1, 7, -8, 0.999, 0.0447, 9, 0.5, -3, 0.2})
