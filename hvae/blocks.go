@@ -35,9 +35,10 @@ type Block[T linalg.Float] struct {
 	First int   // position of the first column in the batch
 	Batch []int // numbers of the data columns [B], or nil in a batch of Draws
 
-	params  []*Param[T]  // parameters of the trainer during a step, otherwise nil
-	vars    []*ad.Var[T] // params on Tape
-	streams []rand.PCG   // random streams of the columns
+	params   []*Param[T]                       // parameters of the trainer during a step, otherwise nil
+	vars     []*ad.Var[T]                      // params on Tape
+	streams  []rand.PCG                        // random streams of the columns
+	constant func(linalg.Matrix[T]) *ad.Var[T] // puts a constant on Tape, as a leaf only in diagnose
 }
 
 // Var returns the value of parameter p on the tape of the block. It is a leaf in a step of a trainer of p. Otherwise, it
@@ -47,14 +48,6 @@ func (b *Block[T]) Var(p *Param[T]) *ad.Var[T] {
 		return b.vars[i]
 	}
 	return b.constant(p.Value)
-}
-
-// constant puts m on the tape. If the tape keeps the rules of all operations, m is a leaf; see diagnose.
-func (b *Block[T]) constant(m linalg.Matrix[T]) *ad.Var[T] {
-	if b.Tape.KeepAll {
-		return b.Tape.Leaf(m)
-	}
-	return b.Tape.Const(m)
 }
 
 // Columns returns the columns of x [d×N] that b.Batch selects, as a constant [d×B]. The index is out of range if x has
@@ -67,7 +60,7 @@ func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
 			to[j] = from[b.Batch[j]]
 		}
 	}
-	return b.Tape.Const(m)
+	return b.constant(m)
 }
 
 // Rng returns the random stream of column j of the block. It depends only on the seed, the number of the
@@ -160,7 +153,8 @@ func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEsti
 // diagnose computes the blocks again whose sum of bounds or whose gradient, unless gradients is nil, was not finite in
 // the last pass. Its error begins with what and describes the first operation whose result is not finite.
 func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string, gradients [][]linalg.Matrix[T]) error {
-	b := &Block[T]{Tape: &ad.Tape[T]{KeepAll: true}}
+	t := &ad.Tape[T]{KeepAll: true}
+	b := &Block[T]{Tape: t, constant: t.Leaf} // so that the tape records all operations
 	for i, sum := range e.sums {
 		j := -1
 		if gradients != nil && !infinite(sum) {
@@ -211,7 +205,8 @@ func (e *Evaluator[T]) each(ctx context.Context, p pass[T], f func(b *Block[T]) 
 	goroutines := min(count, runtime.GOMAXPROCS(0))
 	e.sums = slices.Grow(e.sums[:0], count)[:count]
 	for len(e.blocks) < goroutines {
-		e.blocks = append(e.blocks, &Block[T]{Tape: new(ad.Tape[T])})
+		t := new(ad.Tape[T])
+		e.blocks = append(e.blocks, &Block[T]{Tape: t, constant: t.Const})
 	}
 	var next atomic.Int64 // number of the next block
 	linalg.For(goroutines, 1, func(lo, hi int) {

@@ -85,8 +85,12 @@ func (f *Flow[T]) check(s Phase[T]) {
 	if f.K < 0 {
 		misuse("Flow.K is %d; it must be at least 0", f.K)
 	}
-	mustBe("the momentum", s.Rho, s.Z.Rows(), s.Z.Cols())
-	f.Tempering.check(f.K, s.Z.Rows())
+	dims, t := s.Z.Rows(), f.Tempering
+	mustBe("the momentum", s.Rho, dims, s.Z.Cols())
+	if t.Alpha != nil {
+		mustBe("α", t.Alpha, f.K, min(t.Alpha.Cols(), dims))
+		mustBe("s", t.MomentumSD, 1, min(t.MomentumSD.Cols(), dims))
+	}
 }
 
 // LogDet returns log |det ∇H| = log Π α_k^ℓ [1×1] for ℓ = dims, which is (ℓ/2) log β₀ if the tempering is tied.

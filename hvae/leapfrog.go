@@ -55,11 +55,9 @@ type stepSize[T linalg.Float] struct{ epsilon, minusHalf *ad.Var[T] }
 // stepSizeOf returns the step size of step k, where 1 ≤ k ≤ K. It panics unless epsilon is [1×ℓ] or [K×ℓ] for z [ℓ×B].
 func stepSizeOf[T linalg.Float](epsilon *ad.Var[T], k, K int, z *ad.Var[T]) stepSize[T] {
 	mustNotBeNil("the step size", epsilon == nil)
-	rows := epsilon.Rows()
-	if epsilon.Cols() != z.Rows() || rows != 1 && rows != K {
-		misuse("the step size is %v for z %v; it must be [1×%d], or [%d×%d] with one row per step",
-			epsilon.Value.Shape(), z.Value.Shape(), z.Rows(), K, z.Rows())
+	if epsilon.Rows() == 1 {
+		k, K = 1, 1
 	}
-	e := row(epsilon, min(k, rows)-1)
+	e := row(mustBe("the step size", epsilon, K, z.Rows()), k-1)
 	return stepSize[T]{e, ad.Scale(e, -0.5)}
 }

@@ -45,16 +45,15 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 	diagonal := func(mean, sd *ad.Var[float64]) func() { return prior(hvae.DiagonalNormal[float64]{Mean: mean, SD: sd}) }
 	alpha := tp.Fill(3, 1, 0.9)
 	for want, f := range map[string]func(){
-		"Flow.Target is nil":                  flow(func(f *hvae.Flow[float64]) { f.Target = nil }),
-		"Flow.K is -1; it must be at least 0": flow(func(f *hvae.Flow[float64]) { f.K = -1 }),
-		"the step size is nil":                flow(func(f *hvae.Flow[float64]) { f.StepSize = nil }),
-		"the step size is [1×3] for z [2×3]; it must be [1×2], or [3×2] with one row per step": flow(
-			func(f *hvae.Flow[float64]) { f.StepSize = tp.Fill(1, 3, 0.1) }),
-		"the step size is [2×2] for z [2×3]":                                                  flow(func(f *hvae.Flow[float64]) { f.StepSize = tp.Fill(2, 2, 0.1) }),
-		"α is [4×1] and s is [1×1] for a flow of K = 3 steps and ℓ = 2 dimensions; α must be": untied(tp.Fill(4, 1, 1), tp.Scalar(1)),
-		"α is [3×3] and s is [1×1]":                                                           untied(tp.Fill(3, 3, 1), tp.Scalar(1)),
-		"α is [3×1] and s is [1×3]":                                                           untied(alpha, tp.Fill(1, 3, 1)),
-		"α is [3×1] and s is [3×1]":                                                           untied(alpha, alpha),
+		"Flow.Target is nil":                       flow(func(f *hvae.Flow[float64]) { f.Target = nil }),
+		"Flow.K is -1; it must be at least 0":      flow(func(f *hvae.Flow[float64]) { f.K = -1 }),
+		"the step size is nil":                     flow(func(f *hvae.Flow[float64]) { f.StepSize = nil }),
+		"the step size is [1×3]; it must be [1×2]": flow(func(f *hvae.Flow[float64]) { f.StepSize = tp.Fill(1, 3, 0.1) }),
+		"the step size is [2×2]; it must be [3×2]": flow(func(f *hvae.Flow[float64]) { f.StepSize = tp.Fill(2, 2, 0.1) }),
+		"α is [4×1]; it must be [3×1]":             untied(tp.Fill(4, 1, 1), tp.Scalar(1)),
+		"α is [3×3]; it must be [3×2]":             untied(tp.Fill(3, 3, 1), tp.Scalar(1)),
+		"s is [1×3]; it must be [1×2]":             untied(alpha, tp.Fill(1, 3, 1)),
+		"s is [3×1]; it must be [1×1]":             untied(alpha, alpha),
 		"log joint density is [2×3]; it must be [1×3]": flow(
 			func(f *hvae.Flow[float64]) { f.Target = density(ad.Square[float64]) }),
 		"potential gradient is [1×3]; it must be [2×3]": flow(func(f *hvae.Flow[float64]) { f.Target = summed{} }),
