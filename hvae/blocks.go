@@ -41,8 +41,8 @@ type Block[T linalg.Float] struct {
 	constant func(linalg.Matrix[T]) *ad.Var[T] // puts a constant on Tape, as a leaf only in diagnose
 }
 
-// Var returns the value of parameter p on the tape of the block. It is a leaf in a step of a trainer of p. Otherwise, it
-// is a constant, for example if the trainer of a variational prior uses the parameters of a given model.
+// Var returns the value of parameter p on the tape of the block. The result is a leaf in a step of a trainer of p.
+// Otherwise, it is a constant, for example if the trainer of a variational prior uses the parameters of a given model.
 func (b *Block[T]) Var(p *Param[T]) *ad.Var[T] {
 	if i := slices.Index(b.params, p); i >= 0 {
 		return b.vars[i]
@@ -87,8 +87,8 @@ func (bound Bound[T]) row(b *Block[T]) *ad.Var[T] {
 	return mustBe("the bound of a block", bound(b), 1, b.Size)
 }
 
-// An Evaluator calls functions for the blocks of a batch, concurrently, with one tape per core. The zero value is ready to
-// use. An Evaluator is not safe for concurrent use.
+// An Evaluator calls functions for the blocks of a batch, concurrently, with one tape per core. The zero value is ready
+// to use. An Evaluator is not safe for concurrent use.
 type Evaluator[T linalg.Float] struct {
 	BlockSize int // columns per block; 0 means 16. It affects only rounding
 

@@ -57,10 +57,10 @@ func FreeTempering[T linalg.Float](alpha *ad.Var[T]) Tempering[T] {
 	return Tempering[T]{alpha, ad.Exp(ad.Neg(ad.SumTo(ad.Log(alpha), 1, alpha.Cols()))), true}
 }
 
-// UntiedTempering returns the tempering with the given α_k > 0 and s > 0, which do not depend on each other. The shape of
-// alpha is [K×1] or [K×ℓ], and the shape of momentumSD is [1×1] or [1×ℓ]. If an element is 0 or negative, log p̂ is not
-// finite. Training by the ELBO can make untied flows so narrow that they give a better ELBO but a worse estimate of the
-// evidence (see ImportanceBound).
+// UntiedTempering returns the tempering with the given α_k > 0 and s > 0, which do not depend on each other. The shape
+// of alpha is [K×1] or [K×ℓ], and the shape of momentumSD is [1×1] or [1×ℓ]. If an element is 0 or negative, log p̂ is
+// not finite. Training by the ELBO can make untied flows so narrow that they give a better ELBO but a worse estimate of
+// the evidence (see ImportanceBound).
 func UntiedTempering[T linalg.Float](alpha, momentumSD *ad.Var[T]) Tempering[T] {
 	return Tempering[T]{Alpha: alpha, MomentumSD: momentumSD}
 }

@@ -40,8 +40,9 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 func (t *Trainer[T]) Steps() int { return t.steps }
 
 // Step estimates the mean bound over a batch and its gradient, and updates the parameters. It returns an error and does
-// not change the trainer if ctx is done (tested before each block), if the bound or its gradient is not finite (the error
-// names the first operation whose result is not), or if the first block of the first step does not depend on a parameter.
+// not change the trainer if ctx is done (tested before each block), if the bound or its gradient is not finite (the
+// error names the first operation whose result is not), or if, in the first step, the bound of the first block does not
+// depend on a parameter.
 func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err error) {
 	count := t.count(batch)
 	step := pass[T]{batch, random.NewBatch(t.Seed, "algorithm 2 step", t.steps), t.params}
@@ -73,8 +74,8 @@ func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err e
 		return elbo, t.diagnose(step, t.Bound, what, t.gradients)
 	}
 	if unused >= 0 {
-		return elbo, fmt.Errorf("the bound does not depend on the parameter %q; use the parameter (Block.Var), or do not pass "+
-			"it to NewTrainer", t.params[unused].Name)
+		return elbo, fmt.Errorf("the bound does not depend on the parameter %q; use the parameter (Block.Var), or do not "+
+			"pass it to NewTrainer", t.params[unused].Name)
 	}
 	t.steps++
 	for i, p := range t.params {

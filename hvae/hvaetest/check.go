@@ -121,7 +121,7 @@ func TestPrior(bind func(t *ad.Tape[float64]) hvae.Prior[float64], dims int) err
 	random.FillNormal(random.Stream(1, "hvaetest prior"), noise)
 	z, logPrior := q.Draw(t.Const(noise.RowRange(0, dims)))
 	if z.Rows() != dims || z.Cols() != draws || logPrior.Rows() != 1 || logPrior.Cols() != draws {
-		return fmt.Errorf("for noise [%d×%d], z₀ is %v and log q⁰(z₀) is %v", dims, draws, z.Value.Shape(), logPrior.Value.Shape())
+		return fmt.Errorf("for %d dimensions, z₀ is %v and log q⁰(z₀) is %v", dims, z.Value.Shape(), logPrior.Value.Shape())
 	}
 	if density, ok := q.(hvae.Density[float64]); ok {
 		got, want := density.LogDensity(z).Value.Data, logPrior.Value.Data

@@ -53,8 +53,8 @@ func (m TwoModes) FillPosterior(rng *rand.Rand, z linalg.Matrix[float64]) {
 	}
 }
 
-// Quadratic is the target with potential U(z) = ½ω²zᵀz in any number ℓ of dimensions. Its posterior is N(0, ω⁻²I), and its
-// evidence is (2π/ω²)^(ℓ/2).
+// Quadratic is the target with potential U(z) = ½ω²zᵀz in any number ℓ of dimensions. Its posterior is N(0, ω⁻²I),
+// and its evidence is (2π/ω²)^(ℓ/2).
 type Quadratic struct{ Omega float64 }
 
 // LogJoint implements hvae.Target.
