@@ -147,8 +147,9 @@ func TestTestPriorAcceptsRightAndReportsWrongPriors(t *testing.T) {
 			return hvae.DiagonalNormal[float64]{Mean: t.Const(linalg.Column(1.0, 2, -3)), SD: t.Fill(3, 20_000, 0.3)}
 		}},
 		{"<nil>", func(t tape) hvae.Prior[float64] { // the correlation is 0.999; elements above the diagonal have no effect
-			c := linalg.Of(3, 3, []float64{1, 7, -8, 0.999, 0.0447, 9, 0.5, -3, 0.2})
-			return hvae.Normal[float64]{Mean: t.Fill(3, 1, 1), Factor: t.Const(c)}
+			factor := hvae.CholeskyFactor(t.Const(linalg.Of(3, 3, []float64{0, 5, 5, 0.999, -3.1, 5, 0.5, -3, -1.6})))
+			above := t.Const(linalg.Of(3, 3, []float64{0, 7, -8, 0, 0, 9, 0, 0, 0}))
+			return hvae.Normal[float64]{Mean: t.Fill(3, 1, 1), Factor: ad.Add(factor, above)}
 		}},
 		{"<nil>", always(twoModes)},
 		{"the mean of h(z₀)/q⁰(z₀) is", always(func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
