@@ -50,7 +50,8 @@ func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*ran
 // a chain, it adds log p^(k+1)(z)/p^k(z) = (log p_θ(x, z) − log q⁰(z))/K to log p̂_θ(x).
 func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand, kernel func(i int) int) (
 	*Particles[T], []float64, error) {
-	p, logEstimates := a.start(z), make([]float64, z.Cols)
+	p := a.start(z)
+	logEstimates := make([]float64, z.Cols)
 	for i := range a.Steps {
 		if i > 0 {
 			rate, err := a.move(ctx, p, kernel(i), streams)

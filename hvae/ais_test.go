@@ -37,9 +37,8 @@ func ExampleAIS() {
 	ais.StepSizes, _ = ais.Tune(ctx, streams("tuning"), 3)
 	end, lower, _ := ais.Forward(ctx, streams("chains"))
 	mean, se := linalg.MeanSE(lower)
-	// An exponential may differ by one ulp on another processor. A proposal may then be accepted
-	// instead of rejected, which changes the later digits. The example therefore prints only one
-	// decimal of log p(x).
+	// The example prints only one decimal of log p(x). An exponential may differ by one ulp on another processor, and a
+	// proposal may then be accepted instead of rejected, which changes the later digits.
 	fmt.Printf("log p(x) ≥ %.1f, standard error %.2f, acceptance %.1f\n", mean, se, end.Acceptance)
 
 	z := linalg.New[float64](1, chains)

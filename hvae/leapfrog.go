@@ -41,10 +41,11 @@ func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s state[T], last 
 // recomputed returns leapfrog(target, e, s, true), but the tape keeps only one matrix for the step. This matrix stacks z,
 // ρ and ∇U(z), with n = ℓ rows each, and log p_θ(x, z), with one row.
 func recomputed[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state[T] {
-	y, n := ad.Recomputed(func(v []*ad.Var[T]) *ad.Var[T] {
+	n := s.Z.Rows()
+	y := ad.Recomputed(func(v []*ad.Var[T]) *ad.Var[T] {
 		s := leapfrog(target, stepSize[T]{v[3], v[4]}, state[T]{Phase: Phase[T]{v[0], v[1]}, gradU: v[2]}, true)
 		return ad.Stack(ad.Stack(s.Z, s.Rho), ad.Stack(s.gradU, s.logJoint))
-	}, s.Z, s.Rho, s.gradU, e.epsilon, e.minusHalf), s.Z.Rows()
+	}, s.Z, s.Rho, s.gradU, e.epsilon, e.minusHalf)
 	part := func(i int) *ad.Var[T] { return ad.RowRange(y, i*n, min((i+1)*n, y.Rows())) }
 	return state[T]{Phase[T]{part(0), part(1)}, part(2), part(3)}
 }
