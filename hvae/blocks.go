@@ -93,7 +93,6 @@ type Evaluator[T linalg.Float] struct {
 	BlockSize int // columns per block; 0 means 16. It affects only rounding
 
 	blocks []*Block[T] // one per goroutine, reused for all blocks that the goroutine computes
-	sums   []float64   // results of the blocks
 }
 
 // A pass is a computation of all blocks of a batch.
@@ -130,7 +129,7 @@ func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, b
 		return float64(ad.Sum(row).Scalar())
 	})
 	if err == nil && infinite(mean) {
-		err = e.diagnose(p, bound, fmt.Sprintf("the bound (%v) is not finite", mean), nil)
+		err = e.diagnose(p, bound, fmt.Sprintf("the bound (%v) is not finite", mean))
 	}
 	return mean, values, err
 }
@@ -150,33 +149,29 @@ func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEsti
 	return evidence, nil
 }
 
-// diagnose computes the blocks again whose sum of bounds or whose gradient, unless gradients is nil, was not finite in
-// the last pass. Its error begins with what and describes the first operation whose result is not finite.
-func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string, gradients [][]linalg.Matrix[T]) error {
+// diagnose computes the blocks of a pass again, up to the first block whose sum of bounds, or its gradient with respect to
+// a parameter, is not finite. Its error begins with what and describes the first operation whose result is not finite.
+func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string) error {
 	t := &ad.Tape[T]{KeepAll: true}
 	b := &Block[T]{Tape: t, constant: t.Leaf} // so that the tape records all operations
-	for i, sum := range e.sums {
-		j := -1
-		if gradients != nil && !infinite(sum) {
-			j = slices.IndexFunc(gradients[i], notFinite)
-		}
-		if j < 0 && !infinite(sum) {
-			continue
-		}
+	for i := range e.count(p.batch) {
 		e.start(b, i, p)
-		y, note := ad.Sum(bound.row(b)), ""
-		if j >= 0 {
-			ad.Grad(y, b.vars[j])
+		sum := ad.Sum(bound.row(b))
+		note := ""
+		if !infinite(float64(sum.Scalar())) {
+			j := slices.IndexFunc(ad.Backward(nil, sum, b.vars...), notFinite)
+			if j < 0 {
+				continue
+			}
+			ad.Grad(sum, b.vars[j])
 			note = ", in the gradient of " + p.params[j].Name
 		}
-		first, description := b.Tape.FirstNonFinite()
+		first, description := t.FirstNonFinite()
 		if j := slices.Index(b.vars, first); j >= 0 {
 			note = ", the parameter " + p.params[j].Name
 		}
-		if first != nil {
-			last := b.First + b.Size - 1
-			return fmt.Errorf("%s: columns %d to %d of the batch, first in %s%s", what, b.First, last, description, note)
-		}
+		last := b.First + b.Size - 1
+		return fmt.Errorf("%s: columns %d to %d of the batch, first in %s%s", what, b.First, last, description, note)
 	}
 	return fmt.Errorf("%s in the sum over blocks, but finite in each block", what)
 }
@@ -203,7 +198,7 @@ func (e *Evaluator[T]) each(ctx context.Context, p pass[T], f func(b *Block[T]) 
 	mustNotBeNil("the context", ctx == nil)
 	count := e.count(p.batch)
 	goroutines := min(count, runtime.GOMAXPROCS(0))
-	e.sums = slices.Grow(e.sums[:0], count)[:count]
+	results := make([]float64, count)
 	for len(e.blocks) < goroutines {
 		t := new(ad.Tape[T])
 		e.blocks = append(e.blocks, &Block[T]{Tape: t, constant: t.Const})
@@ -213,12 +208,12 @@ func (e *Evaluator[T]) each(ctx context.Context, p pass[T], f func(b *Block[T]) 
 		for _, b := range e.blocks[lo:hi] {
 			for i := int(next.Add(1)) - 1; i < count && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				e.start(b, i, p)
-				e.sums[i] = f(b)
+				results[i] = f(b)
 			}
 		}
 	})
-	for _, s := range e.sums {
-		mean += s
+	for _, r := range results {
+		mean += r
 	}
 	return mean / float64(p.batch.size), ctx.Err()
 }

@@ -71,7 +71,7 @@ func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err e
 	}
 	if infinite(elbo) || slices.ContainsFunc(gradients, notFinite) {
 		what := fmt.Sprintf("the ELBO (%v) or its gradient is not finite", elbo)
-		return elbo, t.diagnose(step, t.Bound, what, t.gradients)
+		return elbo, t.diagnose(step, t.Bound, what)
 	}
 	if unused >= 0 {
 		return elbo, fmt.Errorf("the bound does not depend on the parameter %q; use the parameter (Block.Var), or do not "+
