@@ -29,11 +29,9 @@ type Evidence struct {
 }
 
 // TailLimit returns the largest TailShape of a reliable estimate, min(1 − 1/log₁₀ L, 0.7), such as 0.667 for L = 1,000
-// (Vehtari et al., 2024). They smooth the largest p̂ᵢ. ImportanceEstimate does not, so StandardError requires less, k̂ < ½.
+// (Vehtari et al., 2024). If TailShape is greater, no practical L suffices. They smooth the largest p̂ᵢ. ImportanceEstimate
+// does not, so StandardError requires less, k̂ < ½.
 func (e Evidence) TailLimit() float64 { return min(1-1/math.Log10(float64(e.Draws)), 0.7) }
-
-// HeavyTail reports whether TailShape exceeds TailLimit. Then the estimate is unreliable, and no practical L suffices.
-func (e Evidence) HeavyTail() bool { return e.TailShape > e.TailLimit() }
 
 // ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L ≥ 1 draws of log p̂_θ(x) (Burda,
 // Grosse and Salakhutdinov, 2016). The expectation of the estimate is at most log p_θ(x) and grows with L.

@@ -75,7 +75,7 @@ func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writ
 	for _, x := range estimates {
 		shapes = append(shapes, x.TailShape)
 		e.Diverged += x.Diverged
-		if x.HeavyTail() {
+		if x.TailShape > x.TailLimit() {
 			e.HeavyTails++
 		}
 	}
