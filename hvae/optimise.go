@@ -49,11 +49,10 @@ type RMSProp[T linalg.Float] struct{ Rate T }
 func (o RMSProp[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[T]) {
 	mustBeRate(o.Rate)
 	decay, epsilon := T(0.9), T(1e-10) // not constants, so that 1 − decay is rounded to T
-	average := averages.RowRange(0, 1)
 	if step == 1 {
-		average.Fill(1)
+		averages.Fill(1)
 	}
-	v := average.Data
+	v := averages.Row(0)
 	for j, g := range gradient {
 		v[j] = decay*v[j] + (1-decay)*g*g
 		theta[j] += o.Rate * g / T(math.Sqrt(float64(v[j]+epsilon)))
