@@ -102,7 +102,6 @@ type Particles[T linalg.Float] struct {
 
 	gradU              linalg.Matrix[T] // ∇U(z) = −∇ log p_θ(x, z) [ℓ×B]
 	logPrior, logJoint []T              // log q⁰(z) and log p_θ(x, z) [B]
-	columns            linalg.Matrix[T] // memory of Z, gradU and both densities [(2ℓ+2)×B], one column per chain
 	tape               *ad.Tape[T]      // for the computation of the next states
 }
 
@@ -113,19 +112,18 @@ func (a *AIS[T]) start(z linalg.Matrix[T]) *Particles[T] {
 		misuse("AIS has Steps = %d, Leapfrogs = %d and %d StepSizes; Steps and Leapfrogs must be at least 1, and there must "+
 			"be Steps − 1 StepSizes (from Tune)", a.Steps, a.Leapfrogs, len(a.StepSizes))
 	}
-	return a.at(new(ad.Tape[T]), z)
+	return a.at(new(ad.Tape[T]), z.Clone())
 }
 
 // at returns chains in the states z. It resets the tape t and copies the densities and gradients from it.
 func (a *AIS[T]) at(t *ad.Tape[T], z linalg.Matrix[T]) *Particles[T] {
 	t.Reset()
-	v, n := t.Const(z), z.Rows
-	gradU, logJoint := evaluate(a.Target(t), v)
-	logPrior := DiagonalNormal[T]{Mean: t.Const(a.Mean), SD: t.Const(a.SD)}.LogDensity(v)
-	c := ad.Stack(ad.Stack(v, gradU), ad.Stack(logPrior, logJoint)).Value.Clone()
-	p := &Particles[T]{Z: c.RowRange(0, n), gradU: c.RowRange(n, 2*n), columns: c, tape: t}
-	p.logPrior, p.logJoint = c.Row(2*n), c.Row(2*n+1)
-	return p
+	gradU, logJoint := evaluate(a.Target(t), t.Const(z))
+	logPrior := DiagonalNormal[T]{Mean: t.Const(a.Mean), SD: t.Const(a.SD)}.LogDensity(t.Const(z))
+	return &Particles[T]{
+		Z: z, gradU: gradU.Value.Clone(), tape: t,
+		logPrior: slices.Clone(logPrior.Value.Data), logJoint: slices.Clone(logJoint.Value.Data),
+	}
 }
 
 // draw returns the columns z ~ q⁰ [ℓ×B] at which chains start.
@@ -170,9 +168,11 @@ func (a *AIS[T]) move(ctx context.Context, p *Particles[T], k int, streams []*ra
 		}
 		rate += accept
 		if streams[j].Float64() < accept {
-			for i := range p.columns.Rows {
-				p.columns.Row(i)[j] = q.columns.At(i, j)
+			for i := range p.Z.Rows {
+				p.Z.Row(i)[j] = q.Z.At(i, j)
+				p.gradU.Row(i)[j] = q.gradU.At(i, j)
 			}
+			p.logPrior[j], p.logJoint[j] = q.logPrior[j], q.logJoint[j]
 		}
 	}
 	return rate / float64(p.Z.Cols), nil
