@@ -50,7 +50,7 @@ func (o RMSProp[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix
 	mustBeRate(o.Rate)
 	decay, epsilon := T(0.9), T(1e-10) // not constants, so that 1 − decay is rounded to T
 	if step == 1 {
-		averages.Fill(1)
+		averages.Fill(1) // v starts at 1
 	}
 	v := averages.Row(0)
 	for j, g := range gradient {

@@ -49,7 +49,8 @@ func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err e
 	t.gradients = append(t.gradients, make([][]linalg.Matrix[T], max(0, count-len(t.gradients)))...)
 	unused := -1 // index of a parameter on which the first block of the first step does not depend
 	elbo, err = t.each(ctx, step, func(b *Block[T]) float64 {
-		sum, gradients := ad.Sum(t.Bound.row(b)), &t.gradients[b.First/t.size()]
+		sum := ad.Sum(t.Bound.row(b))
+		gradients := &t.gradients[b.First/t.size()]
 		*gradients = ad.Backward(*gradients, ad.Scale(sum, 1/T(batch.size)), b.vars...)
 		if t.steps == 0 && b.First == 0 {
 			unused = slices.IndexFunc(b.vars, func(p *ad.Var[T]) bool { return !ad.Depends(sum, p) })
