@@ -95,7 +95,9 @@ func pathCharts(f model.TwoModesFlow, n int, rng *rand.Rand, title string) (plan
 	energy.Width = 340
 	flow, sample := f.Draw(new(ad.Tape[float64]), n, rng)
 	for k, phase := range flow.Path(sample.Start) {
-		z, h := phase.Z.Value, phase.Energy(flow.Target).Value
+		z := phase.Z.Value
+		kinetic := ad.Scale(ad.MulSumTo(phase.Rho, phase.Rho, 1, n), 0.5)
+		h := ad.Sub(kinetic, flow.Target.LogJoint(phase.Z)).Value // the energy H(z_k, ρ_k)
 		for i := range n {
 			label := fmt.Sprintf("path %d", i+1)
 			addPoint(&plane, label, plot.Line, z.At(0, i), z.At(1, i))

@@ -31,11 +31,11 @@ type AIS[T linalg.Float] struct {
 // Forward starts the chains at draws from q⁰ and runs them. It returns their last states and their estimates log
 // p̂_θ(x) [B]. The expectation of log p̂_θ(x) is at most log p_θ(x). Chain j uses the random numbers of streams[j].
 //
-// Forward, Reverse and Tune return ctx.Err() if ctx is done, which they test before each kernel. They return an error
-// if log p_θ(x, z) or log q⁰(z) is NaN where a chain starts, for example because an element of SD is 0.
+// Forward, Reverse and Tune return ctx.Err() if ctx is done, which they test before each kernel. Forward and Reverse
+// return an error if log p_θ(x, z) or log q⁰(z) is NaN where a chain starts, for example because an element of SD is 0.
 func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (
 	end *Particles[T], logEstimates []float64, err error) {
-	return a.run(ctx, a.draw(streams), streams, ascending, func(int, float64) {})
+	return a.run(ctx, a.draw(streams), streams, func(i int) int { return i })
 }
 
 // Reverse runs the chains backwards from exact draws z [ℓ×B] from the posterior p_θ(z|x), such as the z from which x
@@ -43,106 +43,87 @@ func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (
 // (bidirectional Monte Carlo: Grosse, Ghahramani and Adams, 2015).
 func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand) (
 	end *Particles[T], logEstimates []float64, err error) {
-	return a.run(ctx, z, streams, func(i int) int { return a.Steps - i }, func(int, float64) {})
+	return a.run(ctx, z, streams, func(i int) int { return a.Steps - i })
 }
 
-// run starts chains at z and applies the kernels with the numbers kernel(1), …, kernel(K−1). It calls adapt with i and
-// the mean acceptance probability of kernel(i). At each of the K states of a chain, it adds log p^(k+1)(z)/p^k(z) =
-// (log p_θ(x, z) − log q⁰(z))/K to log p̂_θ(x).
-func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand, kernel func(i int) int,
-	adapt func(i int, rate float64)) (*Particles[T], []float64, error) {
-	mustNotBeNil("the context", ctx == nil)
-	p, err := a.At(z)
-	if err != nil {
-		return nil, nil, err
-	}
-	logEstimates := make([]float64, p.Z.Cols)
+// run starts chains at z and applies the kernels with the numbers kernel(1), …, kernel(K−1). At each of the K states of
+// a chain, it adds log p^(k+1)(z)/p^k(z) = (log p_θ(x, z) − log q⁰(z))/K to log p̂_θ(x).
+func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand, kernel func(i int) int) (
+	*Particles[T], []float64, error) {
+	p := a.start(z)
+	logEstimates := make([]float64, z.Cols)
 	for i := range a.Steps {
-		if err := ctx.Err(); err != nil {
-			return nil, nil, err
-		}
 		if i > 0 {
-			rate := a.Move(p, kernel(i), streams)
+			rate, err := a.move(ctx, p, kernel(i), streams)
+			if err != nil {
+				return nil, nil, err
+			}
 			p.Acceptance += rate
-			adapt(i, rate)
 		}
 		for j := range logEstimates {
 			logEstimates[j] += (float64(p.logJoint[j]) - float64(p.logPrior[j])) / float64(a.Steps)
+		}
+		if j := slices.IndexFunc(logEstimates, math.IsNaN); j >= 0 {
+			return nil, nil, fmt.Errorf("AIS: where chain %d starts, counted from 0, log p(x, z) is %v and log q⁰(z) is %v; "+
+				"neither may be NaN, and SD must be positive", j, p.logJoint[j], p.logPrior[j])
 		}
 	}
 	p.Acceptance /= float64(a.Steps - 1)
 	return p, logEstimates, nil
 }
 
-// ascending is the order of the kernels in Forward and Tune.
-func ascending(i int) int { return i }
-
 // Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011, section 4.4). Each
 // pass runs all kernels once. One pass is enough for large K. Forward and Reverse need other streams, or their
 // estimates would be biased.
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
-	stepSizes = slices.Repeat([]float64{first}, max(0, a.Steps-1))
 	tuned := *a
-	tuned.StepSizes = stepSizes
+	tuned.StepSizes = slices.Repeat([]float64{first}, max(0, a.Steps-1))
 	for pass := 1; pass <= passes; pass++ {
-		_, _, err := tuned.run(ctx, tuned.draw(streams), streams, ascending, func(i int, rate float64) {
-			stepSizes[i-1] *= math.Exp((rate - target) / math.Sqrt(float64(pass)))
-			if pass == 1 && i < len(stepSizes) {
-				stepSizes[i] = stepSizes[i-1]
+		p := tuned.start(tuned.draw(streams))
+		for i := range tuned.StepSizes {
+			if pass == 1 && i > 0 {
+				tuned.StepSizes[i] = tuned.StepSizes[i-1]
 			}
-		})
-		if err != nil {
-			return nil, err
+			rate, err := tuned.move(ctx, p, i+1, streams)
+			if err != nil {
+				return nil, err
+			}
+			tuned.StepSizes[i] *= math.Exp((rate - target) / math.Sqrt(float64(pass)))
 		}
 	}
-	return stepSizes, nil
+	return tuned.StepSizes, nil
 }
 
-// Particles holds the current states of B chains, and the tape on which At and Move compute densities and gradients.
+// Particles holds the current states of B chains.
 type Particles[T linalg.Float] struct {
 	Z          linalg.Matrix[T] // [ℓ×B]
-	Acceptance float64          // mean acceptance probability of the kernels of Forward or Reverse, or NaN for K = 1
+	Acceptance float64          // mean acceptance probability of the kernels, or NaN for K = 1
 
 	gradU              linalg.Matrix[T] // ∇U(z) = −∇ log p_θ(x, z) [ℓ×B]
 	logPrior, logJoint []T              // log q⁰(z) and log p_θ(x, z) [B]
-	columns            linalg.Matrix[T] // memory of Z, gradU and both densities [(2ℓ+2)×B], one column per chain
-	tape               *ad.Tape[T]
+	tape               *ad.Tape[T]      // for the computation of the next states
 }
 
-// At returns B chains in the states z [ℓ×B]. It returns an error if a density at z is NaN; log q⁰(z) is NaN if SD is 0.
-// It panics if a field of the AIS is missing or has an impossible value, or if z has the wrong number of rows.
-func (a *AIS[T]) At(z linalg.Matrix[T]) (*Particles[T], error) {
+// start returns chains in the states z [ℓ×B]. It panics if a field of the AIS is missing or has an impossible value.
+func (a *AIS[T]) start(z linalg.Matrix[T]) *Particles[T] {
 	mustNotBeNil("AIS.Target", a.Target == nil)
-	mustBeAtLeast("AIS.Steps", a.Steps, 1)
-	mustBeAtLeast("AIS.Leapfrogs", a.Leapfrogs, min(1, a.Steps-1)) // so that the chains move
-	switch {
-	case len(a.StepSizes) != a.Steps-1:
-		misuse("AIS has Steps = %d but %d StepSizes; there must be Steps − 1 StepSizes (from Tune)", a.Steps, len(a.StepSizes))
-	case z.Rows != a.Mean.Rows || z.Rows != a.SD.Rows:
-		misuse("AIS has z %v but Mean %v and SD %v; all must have the same number of rows",
-			z.Shape(), a.Mean.Shape(), a.SD.Shape())
+	if len(a.StepSizes) != a.Steps-1 || a.Steps > 1 && a.Leapfrogs < 1 {
+		misuse("AIS has Steps = %d, Leapfrogs = %d and %d StepSizes; Steps and Leapfrogs must be at least 1, and there must "+
+			"be Steps − 1 StepSizes (from Tune)", a.Steps, a.Leapfrogs, len(a.StepSizes))
 	}
-	p := a.at(new(ad.Tape[T]), z)
-	for j := range z.Cols {
-		if joint, prior := float64(p.logJoint[j]), float64(p.logPrior[j]); math.IsNaN(joint + prior) {
-			return nil, fmt.Errorf("AIS: where chain %d starts, counted from 0, log p(x, z) is %v and log q⁰(z) is %v; "+
-				"neither may be NaN, and SD must be positive", j, joint, prior)
-		}
-	}
-	return p, nil
+	return a.at(new(ad.Tape[T]), z.Clone())
 }
 
 // at returns chains in the states z. It resets the tape t and copies the densities and gradients from it.
 func (a *AIS[T]) at(t *ad.Tape[T], z linalg.Matrix[T]) *Particles[T] {
 	t.Reset()
-	v, n := t.Const(z), z.Rows
-	gradU, logJoint := evaluate(a.Target(t), v)
-	logPrior := DiagonalNormal[T]{Mean: t.Const(a.Mean), SD: t.Const(a.SD)}.LogDensity(v)
-	c := ad.Stack(ad.Stack(v, gradU), ad.Stack(logPrior, logJoint)).Value.Clone()
-	p := &Particles[T]{Z: c.RowRange(0, n), gradU: c.RowRange(n, 2*n), columns: c, tape: t}
-	p.logPrior, p.logJoint = c.Row(2*n), c.Row(2*n+1)
-	return p
+	gradU, logJoint := evaluate(a.Target(t), t.Const(z))
+	logPrior := DiagonalNormal[T]{Mean: t.Const(a.Mean), SD: t.Const(a.SD)}.LogDensity(t.Const(z))
+	return &Particles[T]{
+		Z: z, gradU: gradU.Value.Clone(), tape: t,
+		logPrior: slices.Clone(logPrior.Value.Data), logJoint: slices.Clone(logJoint.Value.Data),
+	}
 }
 
 // draw returns the columns z ~ q⁰ [ℓ×B] at which chains start.
@@ -162,12 +143,13 @@ func normals[T linalg.Float](streams []*rand.Rand, rows int) linalg.Matrix[T] {
 	return m
 }
 
-// Move applies kernel k to the chains p and returns the mean acceptance probability. The kernel draws a momentum ρ ~
+// move applies kernel k to the chains p and returns the mean acceptance probability. The kernel draws a momentum ρ ~
 // N(0, I) and takes leapfrog steps from (z, ρ) to (z′, ρ′). It accepts z′ with probability min(1, exp(H(z, ρ) − H(z′,
 // ρ′))), where H(z, ρ) = −log p^k(z) + ½ρᵀρ.
-func (a *AIS[T]) Move(p *Particles[T], k int, streams []*rand.Rand) (rate float64) {
-	if len(streams) != p.Z.Cols {
-		misuse("AIS has %d streams for z %v; it needs %d streams, one for each column", len(streams), p.Z.Shape(), p.Z.Cols)
+func (a *AIS[T]) move(ctx context.Context, p *Particles[T], k int, streams []*rand.Rand) (rate float64, err error) {
+	mustNotBeNil("the context", ctx == nil)
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
 	}
 	rho, epsilon := normals[T](streams, p.Z.Rows), linalg.New[T](a.SD.Rows, a.SD.Cols)
 	linalg.Scale(epsilon, T(a.StepSizes[k-1]), a.SD)
@@ -186,12 +168,14 @@ func (a *AIS[T]) Move(p *Particles[T], k int, streams []*rand.Rand) (rate float6
 		}
 		rate += accept
 		if streams[j].Float64() < accept {
-			for i := j; i < len(p.columns.Data); i += p.columns.Cols {
-				p.columns.Data[i] = q.columns.Data[i]
+			for i := range p.Z.Rows {
+				p.Z.Row(i)[j] = q.Z.At(i, j)
+				p.gradU.Row(i)[j] = q.gradU.At(i, j)
 			}
+			p.logPrior[j], p.logJoint[j] = q.logPrior[j], q.logJoint[j]
 		}
 	}
-	return rate / float64(p.Z.Cols)
+	return rate / float64(p.Z.Cols), nil
 }
 
 // energies returns H = −log p^k(z) + ½ρᵀρ for each chain [B].

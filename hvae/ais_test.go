@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"hvae/ad"
@@ -36,9 +37,8 @@ func ExampleAIS() {
 	ais.StepSizes, _ = ais.Tune(ctx, streams("tuning"), 3)
 	end, lower, _ := ais.Forward(ctx, streams("chains"))
 	mean, se := linalg.MeanSE(lower)
-	// An exponential may differ by one ulp on another processor. A proposal may then be accepted
-	// instead of rejected, which changes the later digits. The example therefore prints only one
-	// decimal of log p(x).
+	// The example prints only one decimal of log p(x). An exponential may differ by one ulp on another processor, and a
+	// proposal may then be accepted instead of rejected, which changes the later digits.
 	fmt.Printf("log p(x) ≥ %.1f, standard error %.2f, acceptance %.1f\n", mean, se, end.Acceptance)
 
 	z := linalg.New[float64](1, chains)
@@ -51,11 +51,12 @@ func ExampleAIS() {
 	// log p(x) ≤ -3.0, standard error 0.01
 }
 
-// annealed returns an AIS from q⁰ = N(0, 1) to the given target in one dimension. The caller must set StepSizes.
+// annealed returns an AIS from q⁰ = N(0, 1) to the given target in one dimension, with step sizes 0.8.
 func annealed(target hvae.Target[float64], steps int) *hvae.AIS[float64] {
 	return &hvae.AIS[float64]{
 		Target: func(*ad.Tape[float64]) hvae.Target[float64] { return target },
-		Mean:   linalg.Column(0.0), SD: linalg.Column(1.0), Steps: steps, Leapfrogs: 3,
+		Mean:   linalg.Column(0.0), SD: linalg.Column(1.0),
+		Steps: steps, Leapfrogs: 3, StepSizes: slices.Repeat([]float64{0.8}, steps-1),
 	}
 }
 
@@ -67,39 +68,11 @@ func chains(n int) (streams []*rand.Rand) {
 	return streams
 }
 
-// A counter is a target that counts evaluations of its density.
-type counter struct {
-	hvae.Target[float64]
-	evaluations int
-}
-
-func (c *counter) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
-	c.evaluations++
-	return c.Target.LogJoint(z)
-}
-
-func TestAISEvaluatesOneGradientPerLeapfrogStep(t *testing.T) {
-	for _, steps := range []int{1, 2, 7} {
-		c := &counter{Target: hvaetest.Bimodal}
-		a := annealed(c, steps)
-		a.StepSizes = make([]float64, steps-1)
-		end, _, _ := a.Forward(t.Context(), chains(10))
-		if rate := end.Acceptance; math.IsNaN(rate) != (steps == 1) {
-			t.Errorf("after %d kernels, the acceptance probability is %v", steps-1, rate)
-		}
-		if want := 1 + (steps-1)*a.Leapfrogs; c.evaluations != want {
-			t.Errorf("AIS with Steps = %d evaluates the target %d times, want %d", steps, c.evaluations, want)
-		}
-	}
-}
-
 func TestEachAISChainDependsOnlyOnItsStream(t *testing.T) {
-	const steps = 5
 	run := func(n int) []float64 {
-		a, streams := annealed(hvaetest.Bimodal, steps), chains(n)
-		a.StepSizes = []float64{0.9, 0.8, 0.7, 0.6}
-		_, forward, _ := a.Forward(context.Background(), streams)
-		_, backward, _ := a.Reverse(context.Background(), linalg.New[float64](1, n), streams)
+		a, streams := annealed(hvaetest.Bimodal, 5), chains(n)
+		_, forward, _ := a.Forward(t.Context(), streams)
+		_, backward, _ := a.Reverse(t.Context(), linalg.New[float64](1, n), streams)
 		return append(forward, backward...)
 	}
 	few, many := run(3), run(8)
@@ -126,61 +99,78 @@ func TestTunedKernelsAcceptTwoThirdsOfProposals(t *testing.T) {
 	}
 }
 
-// cliff is a target with p(x, z) = N(z | 0, 1) for z < 1. For z ≥ 1, log p(x, z) is the field beyond.
-type cliff struct{ beyond float64 }
-
-func (c cliff) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
-	l := hvae.LogNormal(z)
-	for j, v := range z.Value.Data {
-		if v >= 1 {
-			l.Value.Data[j] = c.beyond
-		}
-	}
-	return l
-}
-
-func TestAISEstimateIsZeroIfTheChainStartsWhereDensityIsZero(t *testing.T) {
-	for _, steps := range []int{1, 2, 5} {
-		a, start := annealed(cliff{math.Inf(-1)}, steps), annealed(cliff{math.Inf(-1)}, 1)
-		a.StepSizes = slices.Repeat([]float64{0.1}, steps-1)
-		_, logEstimates, _ := a.Forward(t.Context(), chains(100))
-		first, _, _ := start.Forward(t.Context(), chains(100))
-		for j, l := range logEstimates {
-			if z := first.Z.Data[j]; math.IsNaN(l) || math.IsInf(l, -1) != (z >= 1) {
-				t.Fatalf("Steps = %d, z₀ = %v: log p̂ is %v, want −Inf for z₀ ≥ 1 and a finite number for z₀ < 1", steps, z, l)
+// cliff returns the target with p(x, z) = N(z | 0, 1) for z < 1, and log p(x, z) = beyond for z ≥ 1.
+func cliff(beyond float64) density {
+	return func(z *ad.Var[float64]) *ad.Var[float64] {
+		l := hvae.LogNormal(z)
+		for j, v := range z.Value.Data {
+			if v >= 1 {
+				l.Value.Data[j] = beyond
 			}
 		}
+		return l
 	}
 }
 
-func TestAISRejectsNaN(t *testing.T) {
-	a := annealed(cliff{math.NaN()}, 50)
-	a.SD = linalg.Column(0.1) // so that all chains start at z < 1
-	a.StepSizes = slices.Repeat([]float64{4}, 49)
-	end, logEstimates, _ := a.Forward(t.Context(), chains(100))
-	for j, l := range logEstimates {
-		if z := end.Z.Data[j]; math.IsNaN(l) || !(z < 1) {
-			t.Fatalf("chain %d ends at z = %v with log p̂ = %v, want z < 1 and log p̂ not NaN", j, z, l)
+// A chain must neither move to a point where the density is 0 or NaN, nor have log p̂ = NaN. If it starts where the
+// density is 0, then p̂ = 0.
+func TestAISRejectsProposalsWithoutDensity(t *testing.T) {
+	for _, beyond := range []float64{math.Inf(-1), math.NaN()} {
+		a := annealed(cliff(beyond), 50)
+		a.StepSizes = slices.Repeat([]float64{2}, 49)
+		start := linalg.Of(1, 4, []float64{0.9, 0, -3, 0.5})
+		if math.IsInf(beyond, -1) {
+			start.Data[3] = 1.5
+		}
+		end, logEstimates, err := a.Reverse(t.Context(), start, chains(4))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for j, l := range logEstimates {
+			if z, zero := end.Z.Data[j], start.Data[j] >= 1; math.IsNaN(l) || math.IsInf(l, -1) != zero || !(z < 1) {
+				t.Errorf("beyond the cliff, log p is %v: the chain from %v ends at %v with log p̂ = %v", beyond, start.Data[j], z, l)
+			}
+		}
+		if rate := end.Acceptance; !(rate > 0.1 && rate < 0.99) {
+			t.Errorf("the acceptance probability is %v, want between 0.1 and 0.99", rate)
 		}
 	}
-	if rate := end.Acceptance; !(rate > 0.1) || !(rate < 0.99) {
-		t.Errorf("the acceptance probability is %v, want between 0.1 and 0.99", rate)
+}
+
+// These settings may come from a trained model, so they lead to an error and not to a panic.
+func TestAISReturnsAnErrorIfItCannotStart(t *testing.T) {
+	for want, change := range map[string]func(a *hvae.AIS[float64]){
+		"log q⁰(z) is NaN; neither may be NaN, and SD": func(a *hvae.AIS[float64]) { a.SD = linalg.Column(0.0) },
+		"log p(x, z) is NaN and":                       func(a *hvae.AIS[float64]) { a.Mean = linalg.Column(200.0) },
+	} {
+		a := annealed(cliff(math.NaN()), 2)
+		change(a)
+		if _, _, err := a.Forward(t.Context(), chains(3)); !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("Forward returns the error %v, want an error that contains %q", err, want)
+		}
 	}
 }
 
-// Without cancellation, Tune evaluates the target 56 times. Evaluation 5 cancels the context within the second kernel.
-// This kernel ends with evaluation 7 and must be the last. Forward and Reverse run the chains by the same function.
+// Each leapfrog step evaluates the target once. Evaluation 9 cancels the context within the third of nine kernels, which
+// consists of evaluations 8 to 10 and must be the last.
 func TestCancelledAISReturnsAnError(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	evaluations := 0
-	a := annealed(nil, 10)
-	a.Target = func(*ad.Tape[float64]) hvae.Target[float64] {
-		if evaluations++; evaluations == 5 {
-			cancel()
+	for name, call := range map[string]func(ctx context.Context, a *hvae.AIS[float64]) error{
+		"Forward": func(ctx context.Context, a *hvae.AIS[float64]) error {
+			_, _, err := a.Forward(ctx, chains(2))
+			return err
+		},
+		"Tune": func(ctx context.Context, a *hvae.AIS[float64]) error { _, err := a.Tune(ctx, chains(2), 2); return err },
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		evaluations := 0
+		err := call(ctx, annealed(density(func(z *ad.Var[float64]) *ad.Var[float64] {
+			if evaluations++; evaluations == 9 {
+				cancel()
+			}
+			return hvae.LogNormal(z)
+		}), 10))
+		if err != context.Canceled || evaluations != 10 {
+			t.Errorf("%s evaluates the target %d times, want 10, and returns the error %v", name, evaluations, err)
 		}
-		return hvaetest.Bimodal
-	}
-	if _, err := a.Tune(ctx, chains(2), 2); err != context.Canceled || evaluations > 7 {
-		t.Errorf("after cancellation, Tune evaluates the target %d times and returns the error %v", evaluations, err)
 	}
 }

@@ -35,35 +35,32 @@ type Block[T linalg.Float] struct {
 	First int   // position of the first column in the batch
 	Batch []int // numbers of the data columns [B], or nil in a batch of Draws
 
-	params  []*Param[T]
-	vars    []*ad.Var[T] // params on Tape
-	streams []rand.PCG   // random streams of the columns
+	params   []*Param[T]                       // parameters of the trainer during a step, otherwise nil
+	vars     []*ad.Var[T]                      // params on Tape
+	streams  []rand.PCG                        // random streams of the columns
+	constant func(linalg.Matrix[T]) *ad.Var[T] // puts a constant on Tape, as a leaf only in diagnose
 }
 
-// Var returns the variable of parameter p on the tape of the block.
+// Var returns the value of parameter p on the tape of the block. The result is a leaf in a step of a trainer of p.
+// Otherwise, it is a constant, for example if the trainer of a variational prior uses the parameters of a given model.
 func (b *Block[T]) Var(p *Param[T]) *ad.Var[T] {
-	i := slices.Index(b.params, p)
-	if i < 0 {
-		misuse("Block.Var: the parameter is not one of the trainer's or evaluator's")
+	if i := slices.Index(b.params, p); i >= 0 {
+		return b.vars[i]
 	}
-	return b.vars[i]
+	return b.constant(p.Value)
 }
 
-// Columns returns the columns of x [d×N] that b.Batch selects, as a constant [d×B].
+// Columns returns the columns of x [d×N] that b.Batch selects, as a constant [d×B]. The index is out of range if x has
+// fewer columns, or if the batch is a batch of Draws.
 func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
-	if b.Batch == nil {
-		misuse("Block.Columns: a batch of Draws has no data columns")
-	}
 	m := b.Tape.Matrix(x.Rows, b.Size)
-	for j, c := range b.Batch {
-		if c < 0 || c >= x.Cols {
-			misuse("Block.Columns: there is no column %d in the data %v", c, x.Shape())
-		}
-		for i := range x.Rows {
-			m.Data[i*m.Cols+j] = x.Data[i*x.Cols+c]
+	for i := range x.Rows {
+		from, to := x.Row(i), m.Row(i)
+		for j := range to {
+			to[j] = from[b.Batch[j]]
 		}
 	}
-	return b.Tape.Const(m)
+	return b.constant(m)
 }
 
 // Rng returns the random stream of column j of the block. It depends only on the seed, the number of the
@@ -77,10 +74,7 @@ func (b *Block[T]) Noise(rows, L int) *ad.Var[T] {
 	for c := range m.Cols {
 		random.FillNormalColumn(b.Rng(c/L), m, c)
 	}
-	if b.Tape.KeepAll { // so that the tape keeps the rules of all operations on noise; see diagnose
-		return b.Tape.Leaf(m)
-	}
-	return b.Tape.Const(m)
+	return b.constant(m)
 }
 
 // A Bound returns an estimate of a lower bound on log p_θ(x) [1×B], such as Sample.LogEstimate, for the columns of b.
@@ -93,49 +87,24 @@ func (bound Bound[T]) row(b *Block[T]) *ad.Var[T] {
 	return mustBe("the bound of a block", bound(b), 1, b.Size)
 }
 
-// An Evaluator calls functions for the blocks of a batch, concurrently, with one tape per core. The zero value has no
-// parameters and is ready to use. An Evaluator is not safe for concurrent use.
+// An Evaluator calls functions for the blocks of a batch, concurrently, with one tape per core. The zero value is ready
+// to use. An Evaluator is not safe for concurrent use.
 type Evaluator[T linalg.Float] struct {
 	BlockSize int // columns per block; 0 means 16. It affects only rounding
 
-	params []*Param[T]
 	blocks []*Block[T] // one per goroutine, reused for all blocks that the goroutine computes
-	sums   []float64   // results of the blocks
-}
-
-// NewEvaluator returns an evaluator of functions of params. It panics if two parameters have the same name or share
-// memory.
-func NewEvaluator[T linalg.Float](params []*Param[T]) *Evaluator[T] {
-	for i, p := range params {
-		for _, q := range params[:i] {
-			if p.Name == q.Name || beginsIn(p, q) || beginsIn(q, p) {
-				misuse("the parameters %q and %q have the same name or share memory", q.Name, p.Name)
-			}
-		}
-	}
-	return &Evaluator[T]{params: slices.Clone(params)}
-}
-
-// beginsIn reports whether the first element of p has the same address as an element of q.
-func beginsIn[T linalg.Float](p, q *Param[T]) bool {
-	for i := range q.Value.Data {
-		if len(p.Value.Data) > 0 && &p.Value.Data[0] == &q.Value.Data[i] {
-			return true
-		}
-	}
-	return false
 }
 
 // A pass is a computation of all blocks of a batch.
 type pass[T linalg.Float] struct {
-	batch Batch
-	noise random.Batch
-	put   func(*ad.Tape[T], linalg.Matrix[T]) *ad.Var[T] // records a parameter on a tape
+	batch  Batch
+	noise  random.Batch
+	params []*Param[T] // parameters that are leaves
 }
 
 // evaluation returns the pass of Each and Evaluate.
 func evaluation[T linalg.Float](batch Batch, seed uint64) pass[T] {
-	return pass[T]{batch, random.NewBatch(seed, "algorithm 2 evaluation"), (*ad.Tape[T]).Const}
+	return pass[T]{batch: batch, noise: random.NewBatch(seed, "algorithm 2 evaluation")}
 }
 
 // Each calls f for each block of a batch, perhaps concurrently. The parameters are constants. The seed determines the
@@ -160,7 +129,7 @@ func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, b
 		return float64(ad.Sum(row).Scalar())
 	})
 	if err == nil && infinite(mean) {
-		err = e.diagnose(p, bound, fmt.Sprintf("the bound (%v) is not finite", mean), nil)
+		err = e.diagnose(p, bound, fmt.Sprintf("the bound (%v) is not finite", mean))
 	}
 	return mean, values, err
 }
@@ -180,33 +149,29 @@ func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEsti
 	return evidence, nil
 }
 
-// diagnose computes the blocks again whose sum of bounds or whose gradient, unless gradients is nil, was not finite in
-// the last pass. Its error begins with what and describes the first operation whose result is not finite.
-func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string, gradients [][]linalg.Matrix[T]) error {
-	b := &Block[T]{Tape: &ad.Tape[T]{KeepAll: true}}
-	p.put = (*ad.Tape[T]).Leaf
-	for i, sum := range e.sums {
-		j := -1
-		if gradients != nil && !infinite(sum) {
-			j = slices.IndexFunc(gradients[i], notFinite)
-		}
-		if j < 0 && !infinite(sum) {
-			continue
-		}
+// diagnose computes the blocks of a pass again, up to the first block whose sum of bounds, or its gradient with respect to
+// a parameter, is not finite. Its error begins with what and describes the first operation whose result is not finite.
+func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string) error {
+	t := &ad.Tape[T]{KeepAll: true}
+	b := &Block[T]{Tape: t, constant: t.Leaf} // so that the tape records all operations
+	for i := range e.count(p.batch) {
 		e.start(b, i, p)
-		y, note := ad.Sum(bound.row(b)), ""
-		if j >= 0 {
-			ad.Grad(y, b.vars[j])
-			note = ", in the gradient of " + e.params[j].Name
+		sum := ad.Sum(bound.row(b))
+		note := ""
+		if !infinite(float64(sum.Scalar())) {
+			j := slices.IndexFunc(ad.Backward(nil, sum, b.vars...), notFinite)
+			if j < 0 {
+				continue
+			}
+			ad.Grad(sum, b.vars[j])
+			note = ", in the gradient of " + p.params[j].Name
 		}
-		first, description := b.Tape.FirstNonFinite()
+		first, description := t.FirstNonFinite()
 		if j := slices.Index(b.vars, first); j >= 0 {
-			note = ", the parameter " + e.params[j].Name
+			note = ", the parameter " + p.params[j].Name
 		}
-		if first != nil {
-			last := b.First + b.Size - 1
-			return fmt.Errorf("%s: columns %d to %d of the batch, first in %s%s", what, b.First, last, description, note)
-		}
+		last := b.First + b.Size - 1
+		return fmt.Errorf("%s: columns %d to %d of the batch, first in %s%s", what, b.First, last, description, note)
 	}
 	return fmt.Errorf("%s in the sum over blocks, but finite in each block", what)
 }
@@ -221,8 +186,9 @@ func (e *Evaluator[T]) size() int { return cmp.Or(e.BlockSize, 16) }
 
 // count returns the number of blocks of a batch.
 func (e *Evaluator[T]) count(batch Batch) int {
-	mustBeAtLeast("the number of columns of the batch", batch.size, 1)
-	mustBeAtLeast("BlockSize", e.BlockSize, 0)
+	if batch.size < 1 {
+		misuse("the batch has %d columns; it must have at least 1", batch.size)
+	}
 	return (batch.size + e.size() - 1) / e.size()
 }
 
@@ -232,21 +198,22 @@ func (e *Evaluator[T]) each(ctx context.Context, p pass[T], f func(b *Block[T]) 
 	mustNotBeNil("the context", ctx == nil)
 	count := e.count(p.batch)
 	goroutines := min(count, runtime.GOMAXPROCS(0))
-	e.sums = slices.Grow(e.sums[:0], count)[:count]
+	results := make([]float64, count)
 	for len(e.blocks) < goroutines {
-		e.blocks = append(e.blocks, &Block[T]{Tape: new(ad.Tape[T])})
+		t := new(ad.Tape[T])
+		e.blocks = append(e.blocks, &Block[T]{Tape: t, constant: t.Const})
 	}
 	var next atomic.Int64 // number of the next block
 	linalg.For(goroutines, 1, func(lo, hi int) {
 		for _, b := range e.blocks[lo:hi] {
 			for i := int(next.Add(1)) - 1; i < count && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				e.start(b, i, p)
-				e.sums[i] = f(b)
+				results[i] = f(b)
 			}
 		}
 	})
-	for _, s := range e.sums {
-		mean += s
+	for _, r := range results {
+		mean += r
 	}
 	return mean / float64(p.batch.size), ctx.Err()
 }
@@ -260,9 +227,9 @@ func (e *Evaluator[T]) start(b *Block[T], i int, p pass[T]) {
 		b.Batch = p.batch.columns[b.First:][:b.Size:b.Size]
 	}
 	b.Tape.Reset()
-	b.params, b.vars = e.params, b.vars[:0]
-	for _, q := range e.params {
-		b.vars = append(b.vars, p.put(b.Tape, q.Value))
+	b.params, b.vars = p.params, b.vars[:0]
+	for _, q := range p.params {
+		b.vars = append(b.vars, b.Tape.Leaf(q.Value))
 	}
 	b.streams = slices.Grow(b.streams[:0], b.Size)[:b.Size]
 	for j := range b.streams {

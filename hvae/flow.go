@@ -20,23 +20,20 @@ type Flow[T linalg.Float] struct {
 }
 
 // Forward returns (z_K, ρ_K) = H(z₀, ρ₀). It needs K + 1 evaluations of ∇U, or none if K = 0.
-func (f *Flow[T]) Forward(s Phase[T]) Phase[T] {
-	end, _ := f.run(s, func(Phase[T]) {})
-	return end
-}
+func (f *Flow[T]) Forward(s Phase[T]) Phase[T] { return f.Path(s)[f.K] }
 
 // Path returns the phases (z₀, ρ₀), …, (z_K, ρ_K) that Forward computes.
 func (f *Flow[T]) Path(s Phase[T]) []Phase[T] {
-	path := []Phase[T]{s}
-	f.run(s, func(s Phase[T]) { path = append(path, s) })
+	path, _ := f.run(s)
 	return path
 }
 
-// run returns (z_K, ρ_K) and log p_θ(x, z_K), and calls visit after each step.
-func (f *Flow[T]) run(start Phase[T], visit func(Phase[T])) (end Phase[T], logJoint *ad.Var[T]) {
+// run returns (z₀, ρ₀), …, (z_K, ρ_K) and log p_θ(x, z_K).
+func (f *Flow[T]) run(start Phase[T]) (path []Phase[T], logJoint *ad.Var[T]) {
 	f.check(start)
+	path = append(make([]Phase[T], 0, f.K+1), start)
 	if f.K == 0 {
-		return start, logJointOf(f.Target, start.Z)
+		return path, logJointOf(f.Target, start.Z)
 	}
 	s := state[T]{Phase: start, gradU: PotentialGradient(f.Target, start.Z)}
 	var e stepSize[T]
@@ -49,37 +46,68 @@ func (f *Flow[T]) run(start Phase[T], visit func(Phase[T])) (end Phase[T], logJo
 		} else {
 			s = leapfrog(f.Target, e, s, k == f.K)
 		}
-		if f.Tempering.alpha != nil {
-			s.Rho = ad.Mul(row(f.Tempering.alpha, k-1), s.Rho)
+		if f.Tempering.Alpha != nil {
+			s.Rho = ad.Mul(row(f.Tempering.Alpha, k-1), s.Rho)
 		}
-		visit(s.Phase)
+		path = append(path, s.Phase)
 	}
-	return s.Phase, s.logJoint
+	return path, s.logJoint
+}
+
+// Inverse returns (z₀, ρ₀) = H⁻¹(z_K, ρ_K). To undo step k, it divides the momentum by α_k and takes a leapfrog step
+// with step size −ε. It needs K + 1 evaluations of ∇U, or none if K = 0.
+func (f *Flow[T]) Inverse(end Phase[T]) Phase[T] {
+	start, _ := f.inverse(end)
+	return start
+}
+
+// inverse returns (z₀, ρ₀) and log p_θ(x, z_K).
+func (f *Flow[T]) inverse(end Phase[T]) (start Phase[T], logJoint *ad.Var[T]) {
+	f.check(end)
+	if f.K == 0 {
+		return end, logJointOf(f.Target, end.Z)
+	}
+	s := state[T]{Phase: end}
+	s.gradU, logJoint = evaluate(f.Target, end.Z)
+	for k := f.K; k >= 1; k-- {
+		if f.Tempering.Alpha != nil {
+			s.Rho = ad.Div(s.Rho, row(f.Tempering.Alpha, k-1))
+		}
+		e := stepSizeOf(f.StepSize, k, f.K, s.Z)
+		s = leapfrog(f.Target, stepSize[T]{ad.Neg(e.epsilon), ad.Neg(e.minusHalf)}, s, false)
+	}
+	return s.Phase, logJoint
 }
 
 // check panics if f cannot move s.
 func (f *Flow[T]) check(s Phase[T]) {
 	mustNotBeNil("Flow.Target", f.Target == nil)
-	mustBeAtLeast("Flow.K", f.K, 0)
-	mustBe("the momentum", s.Rho, s.Z.Rows(), s.Z.Cols())
-	f.Tempering.check(f.K, s.Z.Rows())
+	if f.K < 0 {
+		misuse("Flow.K is %d; it must be at least 0", f.K)
+	}
+	dims, t := s.Z.Rows(), f.Tempering
+	mustBe("the momentum", s.Rho, dims, s.Z.Cols())
+	if t.Alpha != nil {
+		mustBe("α", t.Alpha, f.K, min(t.Alpha.Cols(), dims))
+		mustBe("s", t.MomentumSD, 1, min(t.MomentumSD.Cols(), dims))
+	}
 }
 
 // LogDet returns log |det ∇H| = log Π α_k^ℓ [1×1] for ℓ = dims, which is (ℓ/2) log β₀ if the tempering is tied.
 // Leapfrog steps do not contribute, because their Jacobians have determinant 1.
 func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
-	if f.Tempering.alpha == nil {
+	if f.Tempering.Alpha == nil {
 		return tape.Scalar(0)
 	}
-	return sumOfLogs(f.Tempering.alpha, dims)
+	return sumOfLogs(f.Tempering.Alpha, dims)
 }
 
 // logVolume returns log(s^ℓ Π α_k^ℓ) [1×1] for ℓ = dims, the constant 0 if the tempering is tied.
 func (f *Flow[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
-	if !f.Tempering.untied {
+	if f.Tempering.Alpha == nil || f.Tempering.tied {
 		return tape.Scalar(0)
 	}
-	return ad.Add(sumOfLogs(f.Tempering.momentumSD, dims), f.LogDet(tape, dims))
+	return ad.Add(sumOfLogs(f.Tempering.MomentumSD, dims), f.LogDet(tape, dims))
 }
 
 // sumOfLogs returns the sum of log v over rows and dimensions [1×1]. A single column of v counts dims times.

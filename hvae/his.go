@@ -23,11 +23,33 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 	z0, logPrior := prior.Draw(epsilon)
 	mustBe("log q⁰(z₀) of the variational prior", logPrior, 1, z0.Cols())
 	start := Phase[T]{Z: z0, Rho: gamma0}
-	if s := f.Tempering.momentumSD; s != nil {
+	if s := f.Tempering.MomentumSD; s != nil {
 		start.Rho = ad.Mul(row(s, 0), gamma0)
 	}
-	end, logJoint := f.run(start, func(Phase[T]) {})
-	return Sample[T]{start, end, gamma0, logPrior, logJoint, f.logVolume(z0.Tape(), z0.Rows())}
+	path, logJoint := f.run(start)
+	return Sample[T]{start, path[f.K], gamma0, logPrior, logJoint, f.logVolume(z0.Tape(), z0.Rows())}
+}
+
+// ReverseHIS runs Algorithm 1 backwards. It returns the sample whose path ends at (z_K, ρ_K) = (z, rho), each [ℓ×B]. If z
+// is an exact draw from the posterior p_θ(z|x), such as z ~ p_θ(z) if x ~ p_θ(x|z) is simulated, and ρ_K ~ N(0, I), then
+//
+//	E[1/p̂_θ(x)] = c/p_θ(x),
+//
+// where c ≤ 1 is the probability that a draw of HIS ends in the support of the posterior. Therefore −log of a mean of
+// 1/p̂_θ(x) is an upper bound on log p_θ(x) in expectation, even if the draws depend on each other.
+//
+// For normal distributions, the variance of 1/p̂_θ(x) is infinite if, in some direction, (z_K, ρ_K) of HIS has at least
+// twice the variance of the posterior and N(0, I). So q⁰ should be narrow here. ReverseHIS misses regions of q⁰ that no
+// exact draw reaches.
+func ReverseHIS[T linalg.Float](f *Flow[T], prior Density[T], z, rho *ad.Var[T]) Sample[T] {
+	mustNotBeNil("ReverseHIS: the variational prior", prior == nil)
+	end := Phase[T]{z, rho}
+	start, logJoint := f.inverse(end)
+	gamma0 := start.Rho
+	if s := f.Tempering.MomentumSD; s != nil {
+		gamma0 = ad.Div(gamma0, row(s, 0))
+	}
+	return Sample[T]{start, end, gamma0, prior.LogDensity(start.Z), logJoint, f.logVolume(z.Tape(), z.Rows())}
 }
 
 // LogEstimate returns log p̂_θ(x) = log p̄ − log q̄ [1×B], where p̂_θ(x) is the unbiased estimate of the evidence

@@ -29,16 +29,13 @@ type Evidence struct {
 }
 
 // TailLimit returns the largest TailShape of a reliable estimate, min(1 − 1/log₁₀ L, 0.7), such as 0.667 for L = 1,000
-// (Vehtari et al., 2024). They smooth the largest p̂ᵢ. ImportanceEstimate does not, so StandardError requires less, k̂ < ½.
+// (Vehtari et al., 2024). If TailShape is greater, no practical L suffices. They smooth the largest p̂ᵢ. ImportanceEstimate
+// does not, so StandardError requires less, k̂ < ½.
 func (e Evidence) TailLimit() float64 { return min(1-1/math.Log10(float64(e.Draws)), 0.7) }
-
-// HeavyTail reports whether TailShape exceeds TailLimit. Then the estimate is unreliable, and no practical L suffices.
-func (e Evidence) HeavyTail() bool { return e.TailShape > e.TailLimit() }
 
 // ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L ≥ 1 draws of log p̂_θ(x) (Burda,
 // Grosse and Salakhutdinov, 2016). The expectation of the estimate is at most log p_θ(x) and grows with L.
 func ImportanceEstimate(logEstimates []float64) Evidence {
-	mustBeAtLeast("ImportanceEstimate: the number of draws", len(logEstimates), 1)
 	e := Evidence{Draws: len(logEstimates), TailShape: math.NaN()}
 	e.ELBO, _ = linalg.MeanSE(logEstimates)
 	logs := slices.Clone(logEstimates)
@@ -65,6 +62,29 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 	return e
 }
 
+// ReverseEstimate returns the estimate −log mean(1/p̂_θ(x)) of log p_θ(x), given log p̂_θ(x) from ReverseHIS or
+// AIS.Reverse. Each exact draw z has the given number of adjacent estimates, which differ in their momenta. Their mean
+// is computed first, because only different z are independent. In the result, Draws is the number of z, TailShape and
+// EffectiveDraws describe their means of 1/p̂_θ(x), and ELBO is an upper bound, too. NaN counts as 1/p̂_θ(x) = 0.
+func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
+	if momenta < 1 || len(logEstimates)%momenta != 0 {
+		misuse("ReverseEstimate: %d estimates do not fit %d momenta for each z", len(logEstimates), momenta)
+	}
+	var means []float64 // log mean(1/p̂) for each z
+	diverged := 0
+	for draws := range slices.Chunk(logEstimates, momenta) {
+		inverses := make([]float64, momenta)
+		for j, l := range draws {
+			inverses[j] = -l
+		}
+		z := ImportanceEstimate(inverses)
+		means, diverged = append(means, z.Log), diverged+z.Diverged
+	}
+	e := ImportanceEstimate(means)
+	e.Log, e.ELBO, e.Diverged = -e.Log, -e.ELBO, diverged
+	return e
+}
+
 // ImportanceBound returns log (1/L) Σ p̂ᵢ [1×B] over the L adjacent draws of each column of log p̂ [1×(B·L)]. Its
 // expectation is a lower bound on log p_θ(x) that does not decrease with L (Burda, Grosse and Salakhutdinov, 2016). Its
 // gradient weights each draw by p̂ᵢ/Σ p̂. The signal-to-noise ratio of the gradient with respect to the encoder falls
@@ -75,9 +95,6 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 // and Sheldon, 2018); bound_test.go has an example. So train a model by the bound that gives the best held-out evidence
 // for the same work, and a flow for the evidence of a given model by this bound.
 func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] {
-	if logEstimates.Rows() != 1 || L <= 0 || logEstimates.Cols()%L != 0 {
-		misuse("ImportanceBound: log p̂ is %v for L = %d; it must be [1×(B·L)]", logEstimates.Value.Shape(), L)
-	}
 	B, t := logEstimates.Cols()/L, logEstimates.Tape()
 	l, largest := ad.Reshape(logEstimates, B, L), t.Matrix(B, 1)
 	for j := range B {

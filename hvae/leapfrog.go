@@ -11,25 +11,6 @@ type Phase[T linalg.Float] struct {
 	Rho *ad.Var[T] // momentum, [ℓ×B]
 }
 
-// Energy returns the Hamiltonian H(z, ρ) = −log p_θ(x, z) + ½ρᵀρ [1×B].
-func (s Phase[T]) Energy(target Target[T]) *ad.Var[T] {
-	return ad.Sub(ad.Scale(squaredNorms(s.Rho), 0.5), logJointOf(target, s.Z))
-}
-
-// Leapfrog returns the phase (z′, ρ′) after one leapfrog step from s = (z, ρ). The step size
-// ε [1×ℓ] has one element per dimension:
-//
-//	ρ̃  = ρ − ε/2 ⊙ ∇U(z)    (equation 7, eqn:lf1)
-//	z′ = z + ε ⊙ ρ̃          (equation 8, eqn:lf2)
-//	ρ′ = ρ̃ − ε/2 ⊙ ∇U(z′)   (equation 9, eqn:lf3)
-//
-// Each line is a shear of phase space, so the Jacobian of the step has determinant 1. A call evaluates two gradients.
-func Leapfrog[T linalg.Float](target Target[T], epsilon *ad.Var[T], s Phase[T]) Phase[T] {
-	mustBe("the momentum", s.Rho, s.Z.Rows(), s.Z.Cols())
-	e := stepSizeOf(epsilon, 1, 1, s.Z)
-	return leapfrog(target, e, state[T]{Phase: s, gradU: PotentialGradient(target, s.Z)}, false).Phase
-}
-
 // A state is a phase and the values of the target at its position z.
 type state[T linalg.Float] struct {
 	Phase[T]
@@ -37,8 +18,14 @@ type state[T linalg.Float] struct {
 	logJoint *ad.Var[T] // log p_θ(x, z) [1×B], of the last step of a flow
 }
 
-// leapfrog returns the state after one leapfrog step from s. It evaluates one gradient and, after the last step of a
-// flow, log p_θ(x, z).
+// leapfrog returns the state at (z′, ρ′) after one leapfrog step from (z, ρ):
+//
+//	ρ̃  = ρ − ε/2 ⊙ ∇U(z)    (equation 7, eqn:lf1)
+//	z′ = z + ε ⊙ ρ̃          (equation 8, eqn:lf2)
+//	ρ′ = ρ̃ − ε/2 ⊙ ∇U(z′)   (equation 9, eqn:lf3)
+//
+// Each line is a shear of phase space, so the Jacobian of the step has determinant 1. The step evaluates one gradient
+// and, if it is the last step of a flow, log p_θ(x, z′).
 func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s state[T], last bool) state[T] {
 	s.Rho = ad.MulAdd(e.minusHalf, s.gradU, s.Rho)
 	s.Z = ad.MulAdd(e.epsilon, s.Rho, s.Z)
@@ -54,10 +41,11 @@ func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s state[T], last 
 // recomputed returns leapfrog(target, e, s, true), but the tape keeps only one matrix for the step. This matrix stacks z,
 // ρ and ∇U(z), with n = ℓ rows each, and log p_θ(x, z), with one row.
 func recomputed[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state[T] {
-	y, n := ad.Recomputed(func(v []*ad.Var[T]) *ad.Var[T] {
+	n := s.Z.Rows()
+	y := ad.Recomputed(func(v []*ad.Var[T]) *ad.Var[T] {
 		s := leapfrog(target, stepSize[T]{v[3], v[4]}, state[T]{Phase: Phase[T]{v[0], v[1]}, gradU: v[2]}, true)
 		return ad.Stack(ad.Stack(s.Z, s.Rho), ad.Stack(s.gradU, s.logJoint))
-	}, s.Z, s.Rho, s.gradU, e.epsilon, e.minusHalf), s.Z.Rows()
+	}, s.Z, s.Rho, s.gradU, e.epsilon, e.minusHalf)
 	part := func(i int) *ad.Var[T] { return ad.RowRange(y, i*n, min((i+1)*n, y.Rows())) }
 	return state[T]{Phase[T]{part(0), part(1)}, part(2), part(3)}
 }
@@ -68,11 +56,9 @@ type stepSize[T linalg.Float] struct{ epsilon, minusHalf *ad.Var[T] }
 // stepSizeOf returns the step size of step k, where 1 ≤ k ≤ K. It panics unless epsilon is [1×ℓ] or [K×ℓ] for z [ℓ×B].
 func stepSizeOf[T linalg.Float](epsilon *ad.Var[T], k, K int, z *ad.Var[T]) stepSize[T] {
 	mustNotBeNil("the step size", epsilon == nil)
-	rows := epsilon.Rows()
-	if epsilon.Cols() != z.Rows() || rows != 1 && rows != K {
-		misuse("the step size is %v for z %v; it must be [1×%d], or [%d×%d] with one row per step",
-			epsilon.Value.Shape(), z.Value.Shape(), z.Rows(), K, z.Rows())
+	if epsilon.Rows() == 1 {
+		k, K = 1, 1
 	}
-	e := row(epsilon, min(k, rows)-1)
+	e := row(mustBe("the step size", epsilon, K, z.Rows()), k-1)
 	return stepSize[T]{e, ad.Scale(e, -0.5)}
 }

@@ -2,9 +2,7 @@ package hvae_test
 
 import (
 	"context"
-	"fmt"
 	"math"
-	"strings"
 	"testing"
 
 	"hvae/ad"
@@ -12,11 +10,6 @@ import (
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
 )
-
-// unsummed is a target whose LogJoint returns a matrix [ℓ×B] instead of [1×B].
-type unsummed struct{}
-
-func (unsummed) LogJoint(z *ad.Var[float64]) *ad.Var[float64] { return ad.Square(z) }
 
 // summed is an invalid target. Its PotentialGradient returns a matrix [1×B] instead of [ℓ×B].
 type summed struct{ hvaetest.Quadratic }
@@ -32,57 +25,56 @@ func (unshaped) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64])
 
 var none context.Context
 
-// Each mistake must panic with a message that contains the given text.
+// Each mistake in a flow, a target or a prior must panic with a message that contains the given text.
 func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 	var tp ad.Tape[float64]
-	z := tp.Fill(2, 3, 0)
-	forward := func(target hvae.Target[float64], K int, epsilon *ad.Var[float64], tempering hvae.Tempering[float64]) func() {
+	z, flat := tp.Fill(2, 3, 0), hvaetest.Quadratic{} // p(x, z) = 1
+	draw := func(prior hvae.Prior[float64], change func(f *hvae.Flow[float64])) func() {
 		return func() {
-			f := &hvae.Flow[float64]{Target: target, K: K, StepSize: epsilon, Tempering: tempering}
-			f.Forward(hvae.Phase[float64]{Z: z, Rho: z})
+			f := &hvae.Flow[float64]{Target: flat, K: 3, StepSize: tp.Fill(1, 2, 0.1)}
+			change(f)
+			hvae.HIS(f, prior, z, z)
 		}
 	}
-	his := func(target hvae.Target[float64], prior hvae.Prior[float64]) hvae.Sample[float64] {
-		return hvae.HIS(&hvae.Flow[float64]{Target: target}, prior, z, z)
+	flow := func(change func(f *hvae.Flow[float64])) func() { return draw(hvae.StandardNormal[float64]{}, change) }
+	untied := func(alpha, s *ad.Var[float64]) func() {
+		f := &hvae.Flow[float64]{Target: flat, K: 3, Tempering: hvae.UntiedTempering(alpha, s)}
+		return func() { f.Inverse(hvae.Phase[float64]{Z: z, Rho: z}) }
 	}
-	normal := func(meanRows, meanCols, sdRows, sdCols int) hvae.DiagonalNormal[float64] {
-		return hvae.DiagonalNormal[float64]{Mean: tp.Fill(meanRows, meanCols, 0), SD: tp.Fill(sdRows, sdCols, 1)}
-	}
-	flat, standard, untempered := hvaetest.Quadratic{}, hvae.StandardNormal[float64]{}, hvae.Tempering[float64]{} // p(x, z) = 1
+	prior := func(q hvae.Prior[float64]) func() { return draw(q, func(*hvae.Flow[float64]) {}) }
+	diagonal := func(mean, sd *ad.Var[float64]) func() { return prior(hvae.DiagonalNormal[float64]{Mean: mean, SD: sd}) }
+	alpha := tp.Fill(3, 1, 0.9)
 	for want, f := range map[string]func(){
-		"Flow.Target is nil":                  forward(nil, 0, nil, untempered),
-		"Flow.K is -1; it must be at least 0": forward(flat, -1, nil, untempered),
-		"the momentum is [3×2]; it must be [2×3]": func() {
-			(&hvae.Flow[float64]{Target: flat}).Forward(hvae.Phase[float64]{Z: z, Rho: tp.Fill(3, 2, 0)})
-		},
+		"Flow.Target is nil":                       flow(func(f *hvae.Flow[float64]) { f.Target = nil }),
+		"Flow.K is -1; it must be at least 0":      flow(func(f *hvae.Flow[float64]) { f.K = -1 }),
+		"the step size is nil":                     flow(func(f *hvae.Flow[float64]) { f.StepSize = nil }),
+		"the step size is [1×3]; it must be [1×2]": flow(func(f *hvae.Flow[float64]) { f.StepSize = tp.Fill(1, 3, 0.1) }),
+		"the step size is [2×2]; it must be [3×2]": flow(func(f *hvae.Flow[float64]) { f.StepSize = tp.Fill(2, 2, 0.1) }),
+		"α is [4×1]; it must be [3×1]":             untied(tp.Fill(4, 1, 1), tp.Scalar(1)),
+		"α is [3×3]; it must be [3×2]":             untied(tp.Fill(3, 3, 1), tp.Scalar(1)),
+		"s is [1×3]; it must be [1×2]":             untied(alpha, tp.Fill(1, 3, 1)),
+		"s is [3×1]; it must be [1×1]":             untied(alpha, alpha),
+		"log joint density is [2×3]; it must be [1×3]": flow(
+			func(f *hvae.Flow[float64]) { f.Target = density(ad.Square[float64]) }),
+		"potential gradient is [1×3]; it must be [2×3]": flow(func(f *hvae.Flow[float64]) { f.Target = summed{} }),
+
+		"the variational prior is nil":                                   prior(nil),
+		"log q⁰(z₀) of the variational prior is [1×1]; it must be [1×3]": prior(unshaped{}),
+		"DiagonalNormal.Mean or SD is nil":                               diagonal(z, nil),
+		"DiagonalNormal.Mean is [1×1]; it must be [2×1]":                 diagonal(tp.Scalar(0), z),
+		"DiagonalNormal.SD is [1×1]; it must be [2×1]":                   diagonal(z, tp.Scalar(1)),
+		"Normal.Factor is [2×1]; it must be [2×2]": prior(
+			hvae.Normal[float64]{Mean: z, Factor: tp.Fill(2, 1, 1)}),
+
 		"the momentum is [1×3]; it must be [2×3]": func() {
-			hvae.Leapfrog(flat, tp.Fill(1, 2, 0.1), hvae.Phase[float64]{Z: z, Rho: tp.Fill(1, 3, 0)})
+			(&hvae.Flow[float64]{Target: flat}).Inverse(hvae.Phase[float64]{Z: z, Rho: tp.Fill(1, 3, 0)})
 		},
-		"the step size is [1×3] for z [2×3]; it must be [1×2], or [1×2] with one row per step": forward(flat, 1, tp.Fill(1, 3, 0.1), untempered),
-		"the step size is [2×2] for z [2×3]; it must be [1×2], or [3×2] with one row per step": forward(flat, 3, tp.Fill(2, 2, 0.1), untempered),
-		"the step size is nil": forward(flat, 3, nil, untempered),
-		"α is [4×1] and s is [1×1] for a flow of K = 3 steps and ℓ = 2 dimensions; α must be":       forward(flat, 3, tp.Fill(1, 2, 0.1), hvae.FreeTempering(tp.Fill(4, 1, 0.9))),
-		"1/√β₀ is [2×1]; it must be [1×1]":                                                          func() { hvae.FixedTempering(3, tp.Fill(2, 1, 1.5)) },
-		"1/√β₀, the momentum's standard deviation, contains 0.5; all elements must be in [1, +Inf]": func() { hvae.FixedTempering(3, tp.Scalar(0.5)) },
-		"FreeTempering: α contains 1.5; all elements must be in [0, 1]":                             func() { hvae.FreeTempering(tp.Fill(3, 1, 1.5)) },
-		"UntiedTempering: s contains -1; all elements must be in [0, +Inf]":                         func() { hvae.UntiedTempering(tp.Fill(3, 1, 1.5), tp.Scalar(-1)) },
-		"UntiedTempering: s is [3×1]; it must have one row":                                         func() { hvae.UntiedTempering(tp.Fill(3, 1, 1.5), tp.Fill(3, 1, 1)) },
-		"s is [1×3] for a flow of K = 3 steps and ℓ = 2 dimensions":                                 forward(flat, 3, tp.Fill(1, 2, 0.1), hvae.UntiedTempering(tp.Fill(3, 1, 1.5), tp.Fill(1, 3, 1))),
-		"log joint density is [2×3]; it must be [1×3]":                                              func() { his(unsummed{}, standard) },
-		"potential gradient is [1×3]; it must be [2×3]":                                             forward(summed{}, 1, tp.Fill(1, 2, 0.1), untempered),
-		"log q⁰(z₀) of the variational prior is [1×1]; it must be [1×3]":                            func() { his(flat, unshaped{}) },
-		"DiagonalNormal has Mean [1×1] and SD [2×1] for noise or z [2×3]":                           func() { his(flat, normal(1, 1, 2, 1)) },
-		"shapes [2×2], [2×3] and [2×3]":                                                             func() { his(flat, normal(2, 3, 2, 2)) },
-		"Mean [3×1] and SD [1×1]":                                                                   func() { normal(3, 1, 1, 1).Divergence() },
-		"the variational prior is nil":                                                              func() { his(flat, nil) },
-		"DiagonalNormal.Mean or SD is nil":                                                          func() { his(flat, hvae.DiagonalNormal[float64]{Mean: z}) },
-		"DiagonalNormal: SD contains -1; all elements":                                              func() { his(flat, hvae.DiagonalNormal[float64]{Mean: z, SD: tp.Fill(2, 1, -1)}) },
-		"FreeTempering: α is nil":                                                                   func() { hvae.FreeTempering[float64](nil) },
-		"the target is nil":                                                                         func() { hvae.PotentialGradient(nil, z) },
-		"Unconstrain: 0.6 is not in the interval (0, 0.5)":                                          func() { hvae.Unconstrain(0.6, 0, 0.5) },
-		"Constrain: the interval is (1, 1)":                                                         func() { hvae.Constrain(z, 1, 1) },
-		"Constrain: the interval is (0, NaN)":                                                       func() { hvae.Constrain(z, 0, math.NaN()) },
-		"Constrain: the interval is (-Inf, 0)":                                                      func() { hvae.Constrain(z, math.Inf(-1), 0) },
+		"FixedTempering: 1/√β₀ is [2×1]; it must be [1×1]":    func() { hvae.FixedTempering(3, tp.Fill(2, 1, 1.5)) },
+		"FixedTempering: 1/√β₀ is 0.5; it must be at least 1": func() { hvae.FixedTempering(3, tp.Scalar(0.5)) },
+		"FreeTempering: an element of α is greater than 1":    func() { hvae.FreeTempering(tp.Fill(3, 1, 1.5)) },
+		"Unconstrain: 0.6 is not in the interval (0, 0.5)":    func() { hvae.Unconstrain(0.6, 0, 0.5) },
+		"Constrain: the interval is (1, 1)":                   func() { hvae.Constrain(z, 1, 1) },
+		"Constrain: the interval is (-Inf, 0)":                func() { hvae.Constrain(z, math.Inf(-1), 0) },
 	} {
 		mustPanic(t, want, f)
 	}
@@ -90,82 +82,39 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 
 func TestMisuseOfAISPanics(t *testing.T) {
 	for want, change := range map[string]func(a *hvae.AIS[float64]){
-		"AIS.Target is nil":                                 func(a *hvae.AIS[float64]) { a.Target = nil },
-		"AIS has Steps = 2 but 0 StepSizes":                 func(a *hvae.AIS[float64]) { a.StepSizes = nil },
-		"AIS.Steps is 0; it must be at least 1":             func(a *hvae.AIS[float64]) { a.Steps = 0 },
-		"AIS.Leapfrogs is 0; it must be at least 1":         func(a *hvae.AIS[float64]) { a.Leapfrogs = 0 },
-		"AIS has 3 streams for z [1×4]; it needs 4 streams": func(a *hvae.AIS[float64]) {},
-		"AIS has z [1×4] but Mean [2×1] and SD [1×1]; all":  func(a *hvae.AIS[float64]) { a.Mean = linalg.Column(0.0, 0) },
+		"AIS.Target is nil": func(a *hvae.AIS[float64]) { a.Target = nil },
+		"AIS has Steps = 2, Leapfrogs = 3 and 0 StepSizes": func(a *hvae.AIS[float64]) { a.StepSizes = nil },
+		"AIS has Steps = 0":        func(a *hvae.AIS[float64]) { a.Steps, a.StepSizes = 0, nil },
+		"Leapfrogs = 0":            func(a *hvae.AIS[float64]) { a.Leapfrogs = 0 },
+		"DiagonalNormal.Mean is [": func(a *hvae.AIS[float64]) { a.Mean = linalg.Column(0.0, 0) },
 	} {
 		a := annealed(hvaetest.Bimodal, 2)
-		a.StepSizes = []float64{1}
 		change(a)
-		mustPanic(t, want, func() { a.Reverse(t.Context(), linalg.New[float64](1, 4), chains(3)) })
+		mustPanic(t, want, func() { a.Reverse(t.Context(), linalg.New[float64](1, 3), chains(3)) })
 	}
-	mustPanic(t, "the context is nil", func() { annealed(hvaetest.Bimodal, 1).Forward(none, chains(3)) })
-}
-
-// These settings may come from a trained model, so they lead to an error and not to a panic.
-func TestAISReturnsAnErrorIfItCannotStart(t *testing.T) {
-	for want, change := range map[string]func(a *hvae.AIS[float64]){
-		"log q⁰(z) is NaN; neither may be NaN, and SD": func(a *hvae.AIS[float64]) { a.SD = linalg.Column(0.0) },
-		"log p(x, z) is NaN and":                       func(a *hvae.AIS[float64]) { a.Mean = linalg.Column(2.0) },
-	} {
-		a := annealed(cliff{math.NaN()}, 2) // log p is NaN for z ≥ 1
-		a.SD, a.StepSizes = linalg.Column(0.01), []float64{1}
-		change(a)
-		_, _, forward := a.Forward(t.Context(), chains(3))
-		_, _, reverse := a.Reverse(t.Context(), linalg.Of(1, 3, []float64{2, 2, 2}), chains(3))
-		_, tune := a.Tune(t.Context(), chains(3), 1)
-		for name, err := range map[string]error{"Forward": forward, "Reverse": reverse, "Tune": tune} {
-			if !strings.Contains(fmt.Sprint(err), want) {
-				t.Errorf("%s returns the error %v, want an error that contains %q", name, err, want)
-			}
-		}
-	}
+	mustPanic(t, "the context is nil", func() { annealed(hvaetest.Bimodal, 2).Forward(none, chains(3)) })
 }
 
 func TestMisuseOfTrainersPanics(t *testing.T) {
-	memory, adamax := []float64{1, 2, 3}, hvae.Adamax[float64]{Rate: 0.1}
-	two := func(first, second string, a, b []float64) hvae.Params[float64] {
-		return hvae.Params[float64]{{Name: first, Value: linalg.Column(a...)}, {Name: second, Value: linalg.Column(b...)}}
+	step := func(o hvae.Optimiser[float64], batch hvae.Batch, bound func(theta *hvae.Param[float64]) hvae.Bound[float64]) func() {
+		p := parameter(1.0)
+		return func() { hvae.NewTrainer(p, o, bound(p[0])).Step(t.Context(), batch) }
 	}
-	empty := hvae.Params[float64]{{Name: "empty", Value: linalg.Matrix[float64]{Rows: 2, Cols: 1}}}
-	inf := math.Inf(1)
-	start := func(params hvae.Params[float64], o hvae.Optimiser[float64]) func() {
-		return func() { hvae.NewTrainer(params, o, sampled(params[0])).Step(t.Context(), hvae.Draws(3)) }
+	bound := func(f hvae.Bound[float64]) func() {
+		return step(hvae.RMSProp[float64]{}, hvae.Draws(3), func(*hvae.Param[float64]) hvae.Bound[float64] { return f })
 	}
-	// step takes a step after a change of the trainer.
-	step := func(batch hvae.Batch, change func(tr *hvae.Trainer[float64])) func() {
-		return func() {
-			params := parameter(1.0, 2)
-			tr := hvae.NewTrainer(params, adamax, sampled(params[0]))
-			change(tr)
-			tr.Step(t.Context(), batch)
-		}
-	}
-	bound := func(batch hvae.Batch, f hvae.Bound[float64]) func() {
-		return step(batch, func(tr *hvae.Trainer[float64]) { tr.Bound = f })
-	}
-	three := hvae.Columns([]int{0, 1, 2})
 	for want, f := range map[string]func(){
-		`the parameters "a" and "a" have the same name`:   start(two("a", "a", memory[:1], memory[1:]), adamax),
-		`"a" and "b" have the same name or share memory`:  start(two("a", "b", memory[:2], memory[1:]), adamax),
-		`"long" and "in" have the same name or share`:     start(two("long", "in", memory, memory[1:2]), adamax),
-		"a matrix [2×1] with 0 elements":                  start(empty, adamax),
-		"the optimiser is nil":                            start(parameter(1.0), nil),
-		"the learning rate is NaN":                        start(parameter(1.0), hvae.Adamax[float64]{Rate: math.NaN()}),
-		"the learning rate is -1":                         start(parameter(1.0), hvae.Adamax[float64]{Rate: -1}),
-		"the learning rate is +Inf":                       start(parameter(1.0), hvae.RMSProp[float64]{Rate: inf}),
-		"columns of the batch is 0; it must":              step(hvae.Draws(0), func(*hvae.Trainer[float64]) {}),
-		"BlockSize is -1; it must":                        step(three, func(tr *hvae.Trainer[float64]) { tr.BlockSize = -1 }),
-		"the bound is nil":                                bound(three, nil),
-		"the bound of a block is nil":                     bound(three, func(*hvae.Block[float64]) *ad.Var[float64] { return nil }),
-		"the context is nil":                              func() { new(hvae.Evaluator[float64]).Evidence(none, 3, 1, nil) },
-		"the bound of a block is [1×0]; it must be [1×3]": bound(three, func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Noise(1, 0) }),
-		"the parameter is not one of the trainer's":       bound(three, func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Var(empty[0]) }),
-		"there is no column 2 in the data [1×2]":          bound(three, func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Columns(linalg.New[float64](1, 2)) }),
-		"a batch of Draws has no data columns":            bound(hvae.Draws(3), func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Columns(linalg.New[float64](1, 5)) }),
+		"the optimiser is nil":            step(nil, hvae.Draws(3), sampled),
+		"the learning rate is NaN":        step(hvae.Adamax[float64]{Rate: math.NaN()}, hvae.Draws(3), sampled),
+		"the learning rate is -1":         step(hvae.RMSProp[float64]{Rate: -1}, hvae.Draws(3), sampled),
+		"the batch has 0 columns; it mus": step(hvae.RMSProp[float64]{}, hvae.Draws(0), sampled),
+		"the bound is nil":                bound(nil),
+		"the bound of a block is nil":     bound(func(*hvae.Block[float64]) *ad.Var[float64] { return nil }),
+		"the context is nil":              func() { new(hvae.Evaluator[float64]).Evidence(none, 3, 1, nil) },
+		"the bound of a block is [1×0]; it must be [1×3]": bound(
+			func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Noise(1, 0) }),
+		"index out of range": bound( // because a batch of Draws has no columns
+			func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Columns(linalg.New[float64](1, 5)) }),
 	} {
 		mustPanic(t, want, f)
 	}

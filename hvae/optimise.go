@@ -6,12 +6,11 @@ import (
 	"hvae/linalg"
 )
 
-// An Optimiser is a method of stochastic gradient ascent: UpdateTheta and UpdatePhi of Algorithm 2. A Trainer keeps its
-// running averages. To change the learning rate between steps, pass NewTrainer a pointer to Adamax or RMSProp.
+// An Optimiser is a method of stochastic gradient ascent: UpdateTheta and UpdatePhi of Algorithm 2. To change the
+// learning rate between steps, pass NewTrainer a pointer to Adamax or RMSProp.
 type Optimiser[T linalg.Float] interface {
-	// Start returns, for each running average, the initial value of all its elements.
-	Start() []T
-	// Ascend updates the elements theta of one parameter and their averages, one per row. Steps are numbered from 1.
+	// Ascend updates the n elements theta of one parameter, and two running averages of their gradients [2×n]. A Trainer
+	// keeps the averages, which are 0 before the first step. Steps are numbered from 1.
 	Ascend(step int, theta, gradient []T, averages linalg.Matrix[T])
 }
 
@@ -27,9 +26,6 @@ func mustBeRate[T linalg.Float](rate T) {
 		misuse("the learning rate is %v; it must be finite and at least 0", rate)
 	}
 }
-
-// Start implements Optimiser.
-func (Adamax[T]) Start() []T { return []T{0, 0} }
 
 // Ascend implements Optimiser.
 func (o Adamax[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[T]) {
@@ -49,13 +45,13 @@ func (o Adamax[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[
 //	v ← 0.9v + 0.1g²,   θ ← θ + rate·g/√(v + 1e-10),   where v starts at 1.
 type RMSProp[T linalg.Float] struct{ Rate T }
 
-// Start implements Optimiser.
-func (RMSProp[T]) Start() []T { return []T{1} }
-
 // Ascend implements Optimiser.
-func (o RMSProp[T]) Ascend(_ int, theta, gradient []T, averages linalg.Matrix[T]) {
+func (o RMSProp[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[T]) {
 	mustBeRate(o.Rate)
 	decay, epsilon := T(0.9), T(1e-10) // not constants, so that 1 − decay is rounded to T
+	if step == 1 {
+		averages.Fill(1) // v starts at 1
+	}
 	v := averages.Row(0)
 	for j, g := range gradient {
 		v[j] = decay*v[j] + (1-decay)*g*g

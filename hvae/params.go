@@ -16,9 +16,9 @@ type Param[T linalg.Float] struct {
 // Params is a list of parameters. The zero value is an empty list.
 type Params[T linalg.Float] []*Param[T]
 
-// Add appends a parameter with the given name and initial value, and returns it. Its Value shares memory with start.
+// Add appends a parameter with the given name and a copy of the initial value, and returns it.
 func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
-	p := &Param[T]{Name: name, Value: start}
+	p := &Param[T]{Name: name, Value: start.Clone()}
 	*ps = append(*ps, p)
 	return p
 }
@@ -36,16 +36,10 @@ func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 	if !(lo < hi) || math.IsInf(lo, -1) {
 		misuse("Constrain: the interval is (%v, %v); lo must be finite and less than hi", lo, hi)
 	}
-	var y *ad.Var[T]
 	if math.IsInf(hi, 1) {
-		y = ad.Exp(x)
-	} else {
-		y = ad.Scale(ad.Sigmoid(x), T(hi-lo))
+		return ad.AddConst(ad.Exp(x), T(lo))
 	}
-	if lo != 0 {
-		y = ad.AddConst(y, T(lo))
-	}
-	return y
+	return ad.AddConst(ad.Scale(ad.Sigmoid(x), T(hi-lo)), T(lo))
 }
 
 // Unconstrain returns the number x that Constrain maps to v, to initialise a parameter. It panics unless lo < v < hi.

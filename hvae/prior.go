@@ -1,8 +1,6 @@
 package hvae
 
 import (
-	"math"
-
 	"hvae/ad"
 	"hvae/linalg"
 )
@@ -36,20 +34,20 @@ type DiagonalNormal[T linalg.Float] struct{ Mean, SD *ad.Var[T] }
 
 // Draw returns z₀ = μ + σ ⊙ ε [ℓ×B] and log q⁰(z₀) [1×B].
 func (q DiagonalNormal[T]) Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T]) {
-	q.check(epsilon)
+	q.check(epsilon.Rows())
 	return ad.MulAdd(q.SD, epsilon, q.Mean), ad.Sub(LogNormal(epsilon), q.logSD())
 }
 
 // LogDensity returns log q⁰(z) [1×B] for the columns of z [ℓ×B].
 func (q DiagonalNormal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
-	q.check(z)
+	q.check(z.Rows())
 	return ad.Sub(LogNormal(ad.Div(ad.Sub(z, q.Mean), q.SD)), q.logSD())
 }
 
 // Divergence returns the Kullback-Leibler divergence KL(q⁰ ‖ N(0, I)) = Σ_j (½(μ_j² + σ_j² − 1) − log σ_j). The result
 // is [1×B], or [1×1] if μ and σ are [ℓ×1].
 func (q DiagonalNormal[T]) Divergence() *ad.Var[T] {
-	q.check(q.Mean)
+	q.check(q.Mean.Rows())
 	logSD := q.logSD()
 	squares := ad.Add(squaredNorms(q.Mean), squaredNorms(q.SD))
 	return ad.Sub(ad.Scale(ad.AddConst(squares, -T(q.SD.Rows())), 0.5), logSD)
@@ -58,31 +56,29 @@ func (q DiagonalNormal[T]) Divergence() *ad.Var[T] {
 // logSD returns Σ_j log σ_j.
 func (q DiagonalNormal[T]) logSD() *ad.Var[T] { return ad.SumTo(ad.Log(q.SD), 1, q.SD.Cols()) }
 
-// check panics unless μ, σ and z have the same number ℓ of rows, and if an element of σ is negative.
-func (q DiagonalNormal[T]) check(z *ad.Var[T]) {
+// check panics unless μ and σ have n rows.
+func (q DiagonalNormal[T]) check(n int) {
 	mustNotBeNil("DiagonalNormal.Mean or SD", q.Mean == nil || q.SD == nil)
-	n, mean, sd := z.Rows(), q.Mean.Value.Shape(), q.SD.Value.Shape()
-	if mean.Rows != n || sd.Rows != n {
-		misuse("DiagonalNormal has Mean %v and SD %v for noise or z %v; all must have the same number of rows", mean, sd, z.Value.Shape())
-	}
-	mustBeFactors("DiagonalNormal", "SD", q.SD, 0, T(math.Inf(1)))
+	mustBe("DiagonalNormal.Mean", q.Mean, n, q.Mean.Cols())
+	mustBe("DiagonalNormal.SD", q.SD, n, q.SD.Cols())
 }
 
 // Normal is the variational prior N(μ, CCᵀ) with any covariance. Mean μ is [ℓ×B], or [ℓ×1] if all columns are equal.
-// Factor C [ℓ×ℓ] is the Cholesky factor of the covariance, from CholeskyFactor or linalg.Cholesky. Draw and LogDensity
-// take about ℓ²B multiplications. They panic unless C is lower triangular with a positive diagonal.
+// Factor [ℓ×ℓ] contains the Cholesky factor C of the covariance, from CholeskyFactor or linalg.Cholesky. Elements above
+// its diagonal have no effect. Draw and LogDensity take about ℓ²B multiplications.
 type Normal[T linalg.Float] struct{ Mean, Factor *ad.Var[T] }
 
 // Draw returns z₀ = μ + Cε [ℓ×B] and log q⁰(z₀) [1×B].
 func (q Normal[T]) Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T]) {
-	logDet := ad.Sum(ad.Log(q.diagonal(epsilon)))
-	return ad.Add(ad.MatMul(q.Factor, epsilon), q.Mean), ad.Sub(LogNormal(epsilon), logDet)
+	C, diagonal := q.factor(epsilon.Rows())
+	return ad.Add(ad.MatMul(C, epsilon), q.Mean), ad.Sub(LogNormal(epsilon), ad.Sum(ad.Log(diagonal)))
 }
 
 // LogDensity returns log q⁰(z) [1×B] for the columns of z [ℓ×B]. It solves Cε = z − μ by forward substitution.
 func (q Normal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
-	diagonal, n := q.diagonal(z), z.Rows()
-	c, r := ad.Reshape(q.Factor, n*n, 1), ad.Sub(z, q.Mean)
+	n := z.Rows()
+	C, diagonal := q.factor(n)
+	c, r := ad.Reshape(C, n*n, 1), ad.Sub(z, q.Mean)
 	epsilon := ad.Div(ad.RowRange(r, 0, 1), ad.RowRange(diagonal, 0, 1))
 	for i := 1; i < n; i++ {
 		left := ad.Reshape(ad.RowRange(c, i*n, i*n+i), 1, i) // row i of C, left of the diagonal
@@ -92,18 +88,12 @@ func (q Normal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
 	return ad.Sub(LogNormal(epsilon), ad.Sum(ad.Log(diagonal)))
 }
 
-// diagonal returns the diagonal [ℓ×1] of C for noise or positions z [ℓ×B].
-func (q Normal[T]) diagonal(z *ad.Var[T]) *ad.Var[T] {
-	n := z.Rows()
-	mustBe("the factor of Normal", q.Factor, n, n)
-	for i, v := range q.Factor.Value.Data {
-		row, col := i/n+1, i%n+1
-		if row < col && v != 0 || row == col && v < 0 {
-			misuse("Normal: element (%d, %d) of the factor is %v; it must be lower triangular with a positive diagonal", row, col, v)
-		}
-	}
-	_, diagonal := masks(z.Tape(), n)
-	return ad.SumTo(ad.Mul(diagonal, q.Factor), n, 1)
+// factor returns C [n×n] and its diagonal [n×1]. It panics unless Factor is [n×n].
+func (q Normal[T]) factor(n int) (C, diagonal *ad.Var[T]) {
+	mustBe("Normal.Factor", q.Factor, n, n)
+	below, onDiagonal := masks(q.Factor.Tape(), n)
+	d := ad.Mul(onDiagonal, q.Factor)
+	return ad.MulAdd(below, q.Factor, d), ad.SumTo(d, n, 1)
 }
 
 // CholeskyFactor maps an unconstrained parameter x [ℓ×ℓ] to a lower triangular matrix with a positive diagonal. It keeps

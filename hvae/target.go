@@ -12,7 +12,7 @@
 // do not match or settings are missing.
 //
 // Read in this order: target.go, leapfrog.go, tempering.go, flow.go, prior.go, his.go (Algorithm 1), importance.go,
-// reverse.go, params.go, blocks.go, trainer.go (Algorithm 2), optimise.go, and ais.go (section 2.2).
+// params.go, blocks.go, trainer.go (Algorithm 2), optimise.go, and ais.go (section 2.2).
 package hvae
 
 import (
@@ -38,7 +38,6 @@ type ClosedForm[T linalg.Float] interface {
 
 // PotentialGradient returns the gradient [ℓ×B] of the potential U_θ(z|x) = −log p_θ(x, z) with respect to z.
 func PotentialGradient[T linalg.Float](target Target[T], z *ad.Var[T]) *ad.Var[T] {
-	mustNotBeNil("the target", target == nil)
 	if t, ok := target.(ClosedForm[T]); ok {
 		return mustBe("the target's potential gradient", t.PotentialGradient(z), z.Rows(), z.Cols())
 	}
@@ -76,13 +75,6 @@ func mustBe[T linalg.Float](name string, v *ad.Var[T], rows, cols int) *ad.Var[T
 func mustNotBeNil(name string, isNil bool) {
 	if isNil {
 		misuse("%s is nil", name)
-	}
-}
-
-// mustBeAtLeast panics if n is less than least.
-func mustBeAtLeast(name string, n, least int) {
-	if n < least {
-		misuse("%s is %d; it must be at least %d", name, n, least)
 	}
 }
 

@@ -1,7 +1,7 @@
 package hvae
 
 import (
-	"math"
+	"slices"
 
 	"hvae/ad"
 	"hvae/linalg"
@@ -20,9 +20,9 @@ import (
 //
 // With UntiedTempering, s is free, and there is no such limit.
 type Tempering[T linalg.Float] struct {
-	alpha      *ad.Var[T] // α₁ … α_K, [K×1], or [K×ℓ] with one element per dimension; nil if α_k = 1
-	momentumSD *ad.Var[T] // s, [1×1], or [1×ℓ] with one element per dimension; nil if s = 1
-	untied     bool       // whether s·Π α_k may differ from 1
+	Alpha      *ad.Var[T] // α₁ … α_K, [K×1], or [K×ℓ] with one element per dimension; nil without tempering
+	MomentumSD *ad.Var[T] // s, [1×1], or [1×ℓ] with one element per dimension; nil without tempering
+	tied       bool       // whether s·Π α_k = 1
 }
 
 // FixedTempering returns the quadratic tempering of Algorithm 1 for K steps with the given 1/√β₀ ≥ 1 [1×1]:
@@ -31,8 +31,9 @@ type Tempering[T linalg.Float] struct {
 //
 // For K = 0, it returns no tempering, because β₀ = β_K = 1.
 func FixedTempering[T linalg.Float](K int, invSqrtBeta0 *ad.Var[T]) Tempering[T] {
-	mustBe("FixedTempering: 1/√β₀", invSqrtBeta0, 1, 1)
-	mustBeFactors("FixedTempering", "1/√β₀, the momentum's standard deviation,", invSqrtBeta0, 1, T(math.Inf(1)))
+	if s := mustBe("FixedTempering: 1/√β₀", invSqrtBeta0, 1, 1).Scalar(); s < 1 {
+		misuse("FixedTempering: 1/√β₀ is %v; it must be at least 1", s)
+	}
 	if K == 0 {
 		return Tempering[T]{}
 	}
@@ -44,56 +45,22 @@ func FixedTempering[T linalg.Float](K int, invSqrtBeta0 *ad.Var[T]) Tempering[T]
 	}
 	invSqrtBeta := ad.MulAdd(tape.Const(rest), invSqrtBeta0, tape.Const(done))
 	alpha := ad.Div(ad.RowRange(invSqrtBeta, 1, K+1), ad.RowRange(invSqrtBeta, 0, K))
-	return Tempering[T]{alpha: alpha, momentumSD: invSqrtBeta0}
+	return Tempering[T]{alpha, invSqrtBeta0, true}
 }
 
 // FreeTempering returns the tempering with the given α_k ∈ (0, 1], which is [K×1], or [K×ℓ] with one element
 // per dimension. Then s = 1/√β₀ = Π 1/α_k.
 func FreeTempering[T linalg.Float](alpha *ad.Var[T]) Tempering[T] {
-	mustBeFactors("FreeTempering", "α", alpha, 0, 1)
-	return Tempering[T]{alpha: alpha, momentumSD: ad.Exp(ad.Neg(ad.SumTo(ad.Log(alpha), 1, alpha.Cols())))}
+	if slices.ContainsFunc(alpha.Value.Data, func(a T) bool { return a > 1 }) {
+		misuse("FreeTempering: an element of α is greater than 1")
+	}
+	return Tempering[T]{alpha, ad.Exp(ad.Neg(ad.SumTo(ad.Log(alpha), 1, alpha.Cols()))), true}
 }
 
-// UntiedTempering returns the tempering with the given α_k > 0 and s > 0, which do not depend on each other. The
-// shape of alpha is [K×1] or [K×ℓ], and the shape of momentumSD is [1×1] or [1×ℓ]. Training by the ELBO can make untied
-// flows so narrow that they give a better ELBO but a worse estimate of the evidence (see ImportanceBound).
+// UntiedTempering returns the tempering with the given α_k > 0 and s > 0, which do not depend on each other. The shape
+// of alpha is [K×1] or [K×ℓ], and the shape of momentumSD is [1×1] or [1×ℓ]. If an element is 0 or negative, log p̂ is
+// not finite. Training by the ELBO can make untied flows so narrow that they give a better ELBO but a worse estimate of
+// the evidence (see ImportanceBound).
 func UntiedTempering[T linalg.Float](alpha, momentumSD *ad.Var[T]) Tempering[T] {
-	inf := T(math.Inf(1))
-	mustBeFactors("UntiedTempering", "α", alpha, 0, inf)
-	mustBeFactors("UntiedTempering", "s", momentumSD, 0, inf)
-	if momentumSD.Rows() != 1 {
-		misuse("UntiedTempering: s is %v; it must have one row", momentumSD.Value.Shape())
-	}
-	return Tempering[T]{alpha, momentumSD, true}
-}
-
-// mustBeFactors panics if v is nil, or if an element is less than smallest or greater than largest. It accepts NaN, and
-// 0 if smallest is 0: these values occur if training diverges, and Trainer.Step then returns an error.
-func mustBeFactors[T linalg.Float](function, name string, v *ad.Var[T], smallest, largest T) {
-	if v == nil {
-		misuse("%s: %s is nil", function, name)
-	}
-	for _, x := range v.Value.Data {
-		if x < smallest || x > largest {
-			misuse("%s: %s contains %v; all elements must be in [%v, %v]", function, name, x, smallest, largest)
-		}
-	}
-}
-
-// Alpha returns α₁ … α_K, or nil without tempering.
-func (t Tempering[T]) Alpha() *ad.Var[T] { return t.alpha }
-
-// MomentumSD returns the standard deviation s of ρ₀, or nil without tempering.
-func (t Tempering[T]) MomentumSD() *ad.Var[T] { return t.momentumSD }
-
-// check panics unless t fits a flow of K steps in the given number of dimensions.
-func (t Tempering[T]) check(K, dims int) {
-	if t.alpha == nil {
-		return
-	}
-	a, s := t.alpha.Value.Shape(), t.momentumSD.Cols()
-	if a.Rows != K || a.Cols != 1 && a.Cols != dims || s != 1 && s != dims {
-		misuse("α is %v and s is [1×%d] for a flow of K = %d steps and ℓ = %d dimensions; "+
-			"α must be [%d×1] or [%d×%d], and s [1×1] or [1×%d]", a, s, K, dims, K, K, dims, dims)
-	}
+	return Tempering[T]{Alpha: alpha, MomentumSD: momentumSD}
 }

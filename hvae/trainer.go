@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"hvae/ad"
 	"hvae/linalg"
@@ -14,30 +13,25 @@ import (
 // A Trainer maximises the mean of a bound over batches of data by stochastic gradient ascent (Algorithm 2, alg:vi, and
 // equation 11, eqn:ELBO). The batch is divided into blocks, which are computed concurrently. Their bounds and gradients
 // are added in the order of the blocks, so results are bit-identical on any number of cores. The embedded Evaluator
-// evaluates functions of the same parameters. A Trainer is not safe for concurrent use.
+// evaluates bounds without changing parameters. A Trainer is not safe for concurrent use.
 type Trainer[T linalg.Float] struct {
 	Evaluator[T]
 	Bound Bound[T]
 	Seed  uint64 // seed of the noise in steps
 
+	params    []*Param[T]
 	optimiser Optimiser[T]
 	steps     int                  // number of steps taken
-	averages  []linalg.Matrix[T]   // running averages of the optimiser for each parameter; see Optimiser.Ascend
-	used      []atomic.Bool        // whether the bound depends on each parameter
+	averages  []linalg.Matrix[T]   // running averages of the optimiser for each parameter
 	gradients [][]linalg.Matrix[T] // for each block of a batch, the gradient with respect to each parameter
 }
 
-// NewTrainer returns a trainer that updates params in place.
+// NewTrainer returns a trainer that updates params in place. The bound may also use other parameters, as constants.
 func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[T]) *Trainer[T] {
 	mustNotBeNil("the optimiser", o == nil)
-	t := &Trainer[T]{Evaluator: *NewEvaluator(params), Bound: bound, optimiser: o}
-	t.used, t.gradients = make([]atomic.Bool, len(params)), make([][]linalg.Matrix[T], 1)
+	t := &Trainer[T]{Bound: bound, params: slices.Clone(params), optimiser: o}
 	for _, p := range params {
-		t.gradients[0] = append(t.gradients[0], linalg.New[T](p.Value.Rows, p.Value.Cols))
-		start := o.Start()
-		averages := linalg.New[T](len(start), len(p.Value.Data))
-		linalg.Copy(averages, linalg.Column(start...))
-		t.averages = append(t.averages, averages)
+		t.averages = append(t.averages, linalg.New[T](2, len(p.Value.Data)))
 	}
 	return t
 }
@@ -46,19 +40,20 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 func (t *Trainer[T]) Steps() int { return t.steps }
 
 // Step estimates the mean bound over a batch and its gradient, and updates the parameters. It returns an error and does
-// not change the trainer if ctx is done (tested before each block), if the bound or its gradient is not finite (the error
-// names the first operation whose result is not), or if the bound of the first step does not depend on a parameter.
+// not change the trainer if ctx is done (tested before each block), if the bound or its gradient is not finite (the
+// error names the first operation whose result is not), or if, in the first step, the bound of the first block does not
+// depend on a parameter.
 func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err error) {
 	count := t.count(batch)
-	step := pass[T]{batch, random.NewBatch(t.Seed, "algorithm 2 step", t.steps), (*ad.Tape[T]).Leaf}
+	step := pass[T]{batch, random.NewBatch(t.Seed, "algorithm 2 step", t.steps), t.params}
 	t.gradients = append(t.gradients, make([][]linalg.Matrix[T], max(0, count-len(t.gradients)))...)
+	unused := -1 // index of a parameter on which the first block of the first step does not depend
 	elbo, err = t.each(ctx, step, func(b *Block[T]) float64 {
-		sum, gradients := ad.Sum(t.Bound.row(b)), &t.gradients[b.First/t.size()]
+		sum := ad.Sum(t.Bound.row(b))
+		gradients := &t.gradients[b.First/t.size()]
 		*gradients = ad.Backward(*gradients, ad.Scale(sum, 1/T(batch.size)), b.vars...)
-		for i, p := range b.vars {
-			if !t.used[i].Load() && ad.Depends(sum, p) {
-				t.used[i].Store(true)
-			}
+		if t.steps == 0 && b.First == 0 {
+			unused = slices.IndexFunc(b.vars, func(p *ad.Var[T]) bool { return !ad.Depends(sum, p) })
 		}
 		return float64(sum.Scalar())
 	})
@@ -66,23 +61,20 @@ func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err e
 		return 0, err
 	}
 	gradients := t.gradients[0]
-	if count > 1 {
+	for _, block := range t.gradients[1:count] {
 		linalg.For(len(gradients), 1, func(lo, hi int) {
-			for _, block := range t.gradients[1:count] { // in the order of the blocks
-				for i := lo; i < hi; i++ {
-					linalg.Add(gradients[i], gradients[i], block[i])
-				}
+			for i := lo; i < hi; i++ {
+				linalg.Add(gradients[i], gradients[i], block[i])
 			}
 		})
 	}
 	if infinite(elbo) || slices.ContainsFunc(gradients, notFinite) {
 		what := fmt.Sprintf("the ELBO (%v) or its gradient is not finite", elbo)
-		return elbo, t.diagnose(step, t.Bound, what, t.gradients)
+		return elbo, t.diagnose(step, t.Bound, what)
 	}
-	for i, p := range t.params {
-		if !t.used[i].Load() {
-			return elbo, fmt.Errorf("the bound does not depend on the parameter %q; use the parameter (Block.Var), or do not pass it to NewTrainer", p.Name)
-		}
+	if unused >= 0 {
+		return elbo, fmt.Errorf("the bound does not depend on the parameter %q; use the parameter (Block.Var), or do not "+
+			"pass it to NewTrainer", t.params[unused].Name)
 	}
 	t.steps++
 	for i, p := range t.params {

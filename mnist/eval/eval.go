@@ -132,7 +132,7 @@ func summarise(o Options, estimates []estimate) Evaluation {
 	images := make([][]estimate, o.N) // the estimates for each image in all runs
 	for i, x := range estimates {
 		shapes = append(shapes, x.TailShape)
-		if x.HeavyTail() {
+		if x.TailShape > x.TailLimit() {
 			e.HeavyTails++
 		}
 		e.Diverged += x.Diverged

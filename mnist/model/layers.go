@@ -224,8 +224,8 @@ func FlowOf(n *Network[float32]) (f Flow) {
 		eps := slices.Sorted(slices.Values(d.StepSize.Value.Data))
 		f.Eps = float64(eps[len(eps)/2])
 	}
-	if alpha := d.Tempering.Alpha(); alpha != nil {
-		f.Alpha, f.MomentumSD = 1, float64(d.Tempering.MomentumSD().Scalar())
+	if alpha := d.Tempering.Alpha; alpha != nil {
+		f.Alpha, f.MomentumSD = 1, float64(d.Tempering.MomentumSD.Scalar())
 		for _, a := range alpha.Value.Data {
 			f.Alpha *= float64(a)
 		}
