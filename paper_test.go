@@ -474,11 +474,8 @@ func temperingExplores(r *report) {
 			_, s := f.Draw(&t, 500, rng)
 			logs = append(logs, s.LogEstimate().Value.Data...)
 			for i, start := range s.Start.Z.Value.Row(0) {
-				change := 0.0
-				if start*s.End.Z.Value.At(0, i) < 0 {
-					change = 1
-				}
-				changes = append(changes, change)
+				sign := math.Copysign(1, start*s.End.Z.Value.At(0, i)) // −1 if the draw changes mode
+				changes = append(changes, (1-sign)/2)
 			}
 		}
 		return squaredDeviations(logs), changes
@@ -502,9 +499,6 @@ func temperingExplores(r *report) {
 // with numerical derivatives of U and a different step size in each dimension. The paper says that the step "has unit
 // Jacobian since each equation describes a shear transformation". The step is also reversible: if the momentum changes
 // its sign, another step returns to the start.
-//
-// A footnote says: "We avoid reference to a mass matrix". A step of size η with masses m_j and momenta p_j is a step
-// with ε_j = η/√m_j and ρ_j = p_j/√m_j (Neal, 2011, section 4.2).
 func leapfrogStep(r *report) {
 	r.statement("(7) to (9) eqn:lf1 to eqn:lf3",
 		"a leapfrog step applies these equations, which are shears, so it has unit Jacobian")
@@ -620,8 +614,7 @@ var section3 = section{"3", "Stochastic Variational Inference", []func(r *report
 //	z ~ N(0, 1),   x|z ~ N(z + Δ, σ²),   q⁰(z|x) = N(w(x − Δ), s²),
 //	p(x) = N(x | Δ, 1 + σ²),   p(z|x) = N((x − Δ)/(1 + σ²), σ²/(1 + σ²)).
 //
-// There are 1000 columns with separate noise for each observation. (Tests of package hvae check that minibatches of any
-// size give the same mean bound and gradient.)
+// There are 1000 columns with separate noise for each observation.
 func surrogateObjective(r *report) {
 	r.statement("(10) eqn:inference_objective, (11) eqn:ELBO",
 		"the surrogate is at most the objective, and equals it if q⁰ is the posterior and K = 0")
@@ -674,8 +667,7 @@ func halfSquares(x variable) variable { return ad.Scale(ad.MulSumTo(x, x, 1, x.C
 //
 //	log p̂(x) − S = ½γ₀ᵀγ₀ − ℓ/2.
 //
-// This difference depends only on the noise γ₀ ~ N(0, I) of the initial momentum, and its mean is zero. The difference
-// contains no parameter, so log p̂(x) and S have the same gradients.
+// The mean of this difference is zero, and the difference contains no parameter.
 func sameGradient(r *report) {
 	r.statement("(12) eqn:H_ELBO_simplified",
 		"the two sides have the same mean and gradients; log p̂ and S differ by ½γ₀ᵀγ₀ − ℓ/2 in each draw")
@@ -783,7 +775,7 @@ func replacedTerms(r *report) {
 // averageGradient checks the gradients of log p̂ that Algorithm 2 uses. For fixed noise, the average ELBO of a batch is
 // a smooth function of θ and φ, and the distribution of the noise does not depend on θ and φ. So the expected gradient
 // of this average is the gradient of the ELBO. Automatic differentiation must agree with numerical derivatives in every
-// parameter, for the methods of section 4.1 and for flows with hvaetest.Bimodal, which has no closed-form gradient.
+// parameter, for the methods of section 4.1 and for flows with hvaetest.Bimodal.
 func averageGradient(r *report) {
 	r.statement("Algorithm 2, alg:vi", "the gradient of the average ELBO is its derivative in every parameter θ and φ")
 	for _, s := range schemes() {
@@ -1688,8 +1680,7 @@ func (s scheme) flowOf(target hvae.Target[float64], epsilon, alpha, momentumSD v
 	return f
 }
 
-// Flow returns the flow of the scheme in dims dimensions with the parameters of values. The standard deviation of ρ₀ is
-// 1.4.
+// Flow returns the flow of the scheme with the parameters of values. The standard deviation of ρ₀ is 1.4.
 func (s scheme) Flow(t *tape, target hvae.Target[float64], dims int) *flow {
 	epsilon, alpha := s.values(dims)
 	return s.flowOf(target, t.Leaf(epsilon), t.Leaf(alpha), t.Leaf(linalg.Column(1.4)))
@@ -1817,7 +1808,7 @@ type target struct {
 }
 
 // targets returns two targets in two dimensions: hvaetest.Bimodal, which has two modes, and the Gaussian model for a
-// dataset of three points. The dataset is small so that the posterior overlaps the prior.
+// dataset of three points. With more points, the posterior would hardly overlap the prior.
 func targets() []target {
 	_, data, theta := points(2, 3)
 	bindBimodal := func(*tape) hvae.Target[float64] { return hvaetest.Bimodal }
@@ -1828,9 +1819,8 @@ func targets() []target {
 	}
 }
 
-// gaussianMethods contains the methods of section 4.1, and HVAE with untied tempering.
-var gaussianMethods = strings.Fields(
-	"hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb")
+// gaussianMethods contains methods of each kind in section 4.1, and HVAE with untied tempering.
+var gaussianMethods = strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb")
 
 // points returns N points x [d×N] simulated from the Gaussian model, their sufficient statistics, and the parameters Δ
 // and σ that generated them.
