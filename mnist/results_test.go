@@ -321,8 +321,8 @@ hvae-k1-none q 1 30 -62.00 60.00 –
 	}
 }
 
-// The table of curves that are aligned at the end of the first plateau must agree with the metrics.
-func TestTableOfAlignedCurvesMatchesTheMetrics(t *testing.T) {
+// The differences of curves that are aligned at the end of the first plateau must agree with the metrics.
+func TestDifferencesOfAlignedCurvesMatchTheMetrics(t *testing.T) {
 	// curve returns the validation ELBOs of a run and the index of the first one above −195.
 	curve := func(row, seed string) (elbos []float64, leaves int) {
 		r, err := readResult("results/table/" + row + "-" + seed)
@@ -332,16 +332,23 @@ func TestTableOfAlignedCurvesMatchesTheMetrics(t *testing.T) {
 		}
 		return elbos, slices.IndexFunc(elbos, func(v float64) bool { return v > -195 })
 	}
-	for _, row := range []string{"hvae-k1-none", "hvae-k1-fixed", "hvae-k5-none-varied", "hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "hvae-k5-free-varied"} {
-		var epochs []int
-		var aligned, after30 []float64
-		for _, seed := range []string{"12345", "85547", "98765"} {
-			own, leaves := curve(row, seed)
-			vae, vaeLeaves := curve("vae", seed)
-			epochs = append(epochs, leaves+1)
-			aligned = append(aligned, own[leaves+24]-vae[vaeLeaves+24])
-			after30 = append(after30, own[29]-vae[29])
+	for _, rows := range [][]string{
+		{"hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "hvae-k5-free-varied"},
+		{"hvae-k5-none-varied"},
+	} {
+		var alignedRows, after30Rows []string
+		for _, row := range rows {
+			var aligned, after30 []float64
+			for _, seed := range []string{"12345", "85547", "98765"} {
+				own, leaves := curve(row, seed)
+				vae, vaeLeaves := curve("vae", seed)
+				aligned = append(aligned, own[leaves+24]-vae[vaeLeaves+24])
+				after30 = append(after30, own[29]-vae[29])
+			}
+			alignedRows = append(alignedRows, signed(eval.MeanSE(aligned)))
+			after30Rows = append(after30Rows, signed(eval.MeanSE(after30)))
 		}
-		shows(t, resultsREADME, "| `%s` | %s | %s | %s |", row, list("%d", epochs...), signed(eval.MeanSE(aligned)), signed(eval.MeanSE(after30)))
+		shows(t, resultsREADME, "%s after 30 epochs, but %s if the runs are compared 24 epochs after their first epoch above −195",
+			strings.Join(after30Rows, ", "), strings.Join(alignedRows, ", "))
 	}
 }
