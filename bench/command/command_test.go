@@ -116,7 +116,7 @@ func TestTheSecondSignalEndsTheProcess(t *testing.T) {
 		if c.second == 0 {
 			stdin.Close()
 		}
-		go func() { // repeats the signal, because the process may still be handling the first
+		go func() { // repeats the signal, because the process may still be handling the first signal
 			for c.second != 0 && p.Process.Signal(c.second) == nil {
 				time.Sleep(10 * time.Millisecond)
 			}
