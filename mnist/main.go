@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 func modelFlag(f *flag.FlagSet, name *string) {
-	f.StringVar(name, "checkpoint", "", "`file` of the model, the folder of its run, or the state of the run, which has the model after the last epoch (required)")
+	f.StringVar(name, "checkpoint", "", "`file` of the model, the folder of its run, or the state file of the run for the model after the last epoch (required)")
 }
 
 func dataFlag(f *flag.FlagSet, folder *string) {

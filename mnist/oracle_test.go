@@ -15,12 +15,12 @@ import (
 	"hvae/mnist/model"
 )
 
-// The oracle is a second implementation of training and evaluation. It uses the exported functions of
-// package model, but no code of the commands. It uses the same random streams as the commands, because
-// the streams determine the results.
+// The oracle is a second implementation of training and evaluation. It uses the exported functions of package model,
+// but no code of the commands. It uses the same random streams as the commands, because the streams determine the
+// results.
 
-// parts splits n images into training and validation images and returns their indices. n/6 images,
-// rounded down, are for validation.
+// parts splits n images into training and validation images and returns their indices. n/6 images, rounded down, are
+// for validation.
 func parts(n int, seed uint64) (training, validation []int) {
 	order := random.Stream(seed, "mnist split").Perm(n)
 	return order[n/6:], order[:n/6]
@@ -136,8 +136,8 @@ func weights(n *model.Network[float32]) map[string][]float32 {
 	return all
 }
 
-// estimated returns the results of one run of an evaluation: the mean ELBO, the mean negative
-// log-likelihood and, for each image, the tail shape of the importance weights.
+// estimated returns the results of one run of an evaluation: the mean ELBO, the mean negative log-likelihood and, for
+// each image, the tail shape of the importance weights.
 func estimated(c model.Checkpoint, images data.Images, n int, seed uint64, run, samples int) (elbo, nll float64, tails []float64) {
 	const together = 48 // number of samples for which all ε are drawn before all γ₀
 	var tape ad.Tape[float32]

@@ -58,7 +58,7 @@ func TestStepSizesAreTunedOnValidationImages(t *testing.T) {
 	}
 }
 
-// The bounds must be log (1/n Σ p̂) and −log (1/n Σ 1/p̂), where the sums are over n chains that run forward and backward.
+// The bounds must be log (1/n Σ p̂) and −log (1/n Σ 1/p̂), with sums over n forward and n reverse chains.
 func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	const chains = 8
 	e := &estimator{model: checkpoint(vae), Options: Options{Samples: 1, Steps: 2, Chains: chains}, stepSizes: []float64{0.6}}
@@ -106,7 +106,7 @@ func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 	}
 }
 
-// Two images have these bounds in three runs.
+// In this test, two images have three runs each. The standard errors must be computed from the means over the runs.
 func TestStandardErrorsAreOverImages(t *testing.T) {
 	of := func(lower, upper float64) estimate { return estimate{lower: lower, upper: upper} }
 	o := Options{Set: new(data.Set), N: 2, Runs: 3, Chains: 1}

@@ -19,7 +19,7 @@ func (n Number) MarshalJSON() ([]byte, error) {
 }
 
 func (n *Number) UnmarshalJSON(b []byte) error {
-	*n = undefined // null does not change this value
+	*n = undefined // the result for null
 	return json.Unmarshal(b, (*float64)(n))
 }
 
