@@ -49,8 +49,8 @@ func compareModes(ctx context.Context, seed uint64, stdout io.Writer) error {
 	return err
 }
 
-// summariseModes returns the mean and variance of log p̂, the percentage of draws that start and end in different
-// modes, and the root mean square of the coordinates of z_K relative to the nearest mode. It draws batches of 500.
+// summariseModes returns the mean and variance of log p̂, the percentage of draws that change mode, and the root mean
+// square of the coordinates of z_K relative to the nearest mode. It draws n samples in batches of 500.
 func summariseModes(f model.TwoModesFlow, n int, rng *rand.Rand) (elbo, variance, changed, endSD float64) {
 	var logs []float64
 	squares := 0.0
@@ -72,8 +72,8 @@ func summariseModes(f model.TwoModesFlow, n int, rng *rand.Rand) (elbo, variance
 	return elbo, se * se * float64(n), changed, math.Sqrt(squares / float64(2*n))
 }
 
-// drawPaths returns an SVG figure with a column for each of the first three settings. The paths in all columns start
-// with the same z₀ and γ₀. With this seed, two of three paths change mode under fixed tempering. In general, 6.7 % do.
+// drawPaths returns an SVG figure with a column for each of the first three settings. All columns have the same z₀ and
+// γ₀. With this seed, two of three paths change mode under fixed tempering, although only 6.7 % of all paths do.
 func drawPaths() []byte {
 	var charts [6]plot.Chart
 	for i, f := range modeFlows[:3] {

@@ -1,8 +1,8 @@
 // Mnist runs the experiment of section 4.2 of the HVAE paper. It trains variational auto-encoders with and without
 // Hamiltonian dynamics on binarised MNIST digits, estimates the evidence, and draws digits from the trained models.
 //
-// Read train.go, state.go (the state and the files of a run), eval.go, pictures.go (sample and reconstruct) and table.go.
-// The commands use the packages mnist/model, mnist/eval (evaluations) and mnist/data.
+// Read train.go, state.go (the state and the files of a run), eval.go, pictures.go (sample and reconstruct) and
+// table.go. The commands use the packages mnist/model, mnist/eval (evaluations) and mnist/data.
 package main
 
 import (

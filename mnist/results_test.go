@@ -323,7 +323,7 @@ hvae-k1-none q 1 30 -62.00 60.00 –
 	}
 }
 
-// The table of curves that are aligned at the end of the first plateau must agree with the metrics.
+// The table of curves aligned at the end of their first plateau (results/README.md) must agree with the metrics.
 func TestTableOfAlignedCurvesMatchesTheMetrics(t *testing.T) {
 	// curve returns the validation ELBOs of a run and the index of the first value above −195.
 	curve := func(row, seed string) (elbos []float64, leaves int) {

@@ -71,7 +71,7 @@ type script struct {
 	text, action   string // arguments of the last command "at"
 }
 
-// A trigger is a writer that calls do once, when the given text has been printed.
+// A trigger is a writer that calls the function do when the field text has been printed for the first time.
 type trigger struct {
 	printed bytes.Buffer
 	text    string

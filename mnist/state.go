@@ -145,8 +145,8 @@ func (r *trainingRun) save() error {
 	return err
 }
 
-// writeFiles writes the files other than the state whose contents have changed. Before the end of the first epoch, it
-// writes no files. It returns an error instead of replacing a model that is damaged or from another run.
+// writeFiles writes all files except the state. It skips files that have not changed, and writes nothing before the end
+// of the first epoch. It returns an error instead of replacing a model that is damaged or from another run.
 func (r *trainingRun) writeFiles() error {
 	if len(r.Metrics) == 0 {
 		return nil
@@ -181,7 +181,8 @@ func (r *trainingRun) writeFiles() error {
 
 // write writes a file of the run. Before the first state of a run is written, the folder must not contain a state.
 // Later, it must contain the state that this process has read or written last. Otherwise, write returns an error and
-// changes nothing. Therefore, if several processes continue the same run, all but one of them end.
+// changes nothing. Therefore, if several processes continue the same run, all but one end. If the folder is moved, the
+// process ends.
 func (r *trainingRun) write(file string, content []byte) error {
 	return command.WriteFile(filepath.Join(r.folder, file), content, func(temporary, name string) error {
 		if r.file == nil {

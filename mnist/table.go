@@ -64,7 +64,7 @@ func table(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	folder := args[0]
 	results := readResults(folder, stderr)
 	if results == nil {
-		return fmt.Errorf("%s contains no run of a row with an evaluation", folder)
+		return fmt.Errorf("%s contains no run with a valid evaluation: mnist table -h describes the folder", folder)
 	}
 	lines := summaries(append(published(), results...))
 	fmt.Fprint(stdout, header)
@@ -151,7 +151,7 @@ func readResult(folder string) (r result, err error) {
 	want.Seed, want.Epochs, want.Data, want.Recompute = s.Seed, s.Epochs, s.Data, s.Recompute // may differ
 	switch {
 	case s == (model.Settings{}):
-		return r, errors.New("its evaluation does not contain its settings: evaluate the folder of the run")
+		return r, errors.New("its evaluation does not contain the settings of the run: evaluate the folder of the run")
 	case err != nil || s != want:
 		return r, errors.New("it was not trained with the settings of its row and seed")
 	case model.Ended(r.metrics, s.Epochs, s.Patience) == "":
@@ -188,7 +188,7 @@ type summary struct {
 	differences         []float64 // NLL of a run minus NLL of the VAE with the same seed and protocol; nil without VAEs
 }
 
-// summaries returns a summary for each row and protocol, ordered by rows.
+// summaries returns a summary for each row and protocol, ordered by row.
 func summaries(results []result) (all []summary) {
 	for _, r := range results {
 		same := func(s summary) bool { return s.row == r.row && s.protocol == r.protocol }

@@ -115,8 +115,8 @@ func given(f *flag.FlagSet, names ...string) (found bool) {
 	return found
 }
 
-// changed returns the settings s of a resumed run, changed by the flags on the command line. It returns an error if a
-// flag changes a setting that affects past epochs.
+// changed applies the flags on the command line to the settings s of a resumed run and returns the result. It returns
+// an error if a flag changes a setting that affects past epochs.
 func changed(s model.Settings, f *flag.FlagSet) (model.Settings, error) {
 	saved := flag.NewFlagSet("", flag.ContinueOnError)
 	settingsFlags(saved, &s)
@@ -157,7 +157,7 @@ type trainingRun struct {
 // if the settings do not fit the dataset, or if a resumed run was started with other images.
 func newRun(folder string, s state, set data.Set) (*trainingRun, error) {
 	if s.file != nil && s.DataSHA256 != set.SHA256 {
-		return nil, fmt.Errorf("the images differ from the dataset %.40q, with which the run was started: specify its folder with -data", s.Data)
+		return nil, fmt.Errorf("the images differ from the dataset %.40q of the run: specify the folder of this dataset with -data", s.Data)
 	}
 	s.Format = stateFormat
 	s.Data = set.Name
@@ -214,7 +214,7 @@ func (r *trainingRun) train(ctx context.Context, stdout, stderr io.Writer) error
 			return fmt.Errorf("%w in epoch %d, which will start again; the state is saved in %s; continue with -resume", context.Cause(ctx), len(r.Metrics)+1, r.folder)
 		}
 		if err != nil {
-			return fmt.Errorf("training diverged in epoch %d; the state before it is saved in %s, and -resume can continue with a smaller -lr (%w)", len(r.Metrics)+1, r.folder, err)
+			return fmt.Errorf("training diverged in epoch %d; the state before this epoch is saved in %s; continue with -resume and a smaller -lr (%w)", len(r.Metrics)+1, r.folder, err)
 		}
 		r.Metrics = append(r.Metrics, m)
 		note := ""
@@ -261,8 +261,8 @@ func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m mo
 }
 
 // validate returns the mean ELBO of the validation images, computed in batches of 1,000 images. As in the authors'
-// code, the binary images are the same in each epoch, but the noise (ε and γ₀) is new. This noise affects when early
-// stopping ends a run (mnist/results/README.md).
+// code, the binary images are the same in each epoch, but the noise (ε and γ₀) is new. This noise affects the epoch at
+// which early stopping ends a run (mnist/results/README.md).
 func (r *trainingRun) validate(ctx context.Context, epoch int) (mean float64, err error) {
 	bound := model.Bound(r.Settings, r.network, func(x linalg.Matrix[float32], j, image int, _ *rand.Rand) {
 		pixels := random.Stream(r.Settings.Seed, "mnist validation pixels", image)

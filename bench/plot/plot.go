@@ -54,7 +54,7 @@ var shapes = []string{"m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", "m-4 -4h8v8h-8z", "
 // Sizes in pixels.
 const (
 	left, top, bottom = 84, 44, 60 // margins of the frame
-	glyph, fontSize   = 34, 13     // length of a line in the legend; size of the text
+	glyph, fontSize   = 34, 13     // length of a line in the legend, and size of the text
 )
 
 // SVG returns the chart as an SVG document.
@@ -64,7 +64,7 @@ func (c Chart) SVG() []byte { return Panels(1, c) }
 // Series with the same label have the same colour and marker. The legend on the right lists each label once. The first
 // chart determines the width of all charts.
 func Panels(columns int, charts ...Chart) []byte {
-	values := map[string][]float64{} // of all charts, by axis label
+	values := map[string][]float64{} // the values of all charts, by axis label
 	for _, c := range charts {
 		for _, s := range c.Series {
 			values[c.XLabel] = append(values[c.XLabel], s.X...)

@@ -117,7 +117,7 @@ func (d Data) MaximumLikelihood() Theta {
 	return t
 }
 
-// Target is log p_θ(D, z) as a function of z, Δ and log σ on the tape,
+// Target is log p_θ(D, z) as a function of z, where Δ and log σ are variables on a tape:
 //
 //	log p_θ(D, z) = Σ_j −(N/2) log 2π − N log σ_j − S_j/2σ_j² − N/2σ_j² (z_j + Δ_j − x̄_j)²
 //	              + log N(z | 0, I).

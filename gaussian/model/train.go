@@ -84,7 +84,7 @@ func squaredDistance(a, b []float64) (sum float64) {
 	return sum
 }
 
-// An Outcome is the result of training a method on a dataset, or an average over datasets.
+// An Outcome is the result of training a method on a dataset, or the average of such results over datasets.
 type Outcome struct {
 	Method      string  `json:"method"`
 	Dims        int     `json:"d"`

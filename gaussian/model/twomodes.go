@@ -41,7 +41,7 @@ type TwoModesFlow struct {
 	K            int     `json:"k"`              // number of leapfrog steps, at least 1
 }
 
-// Draw runs Algorithm 1 on the tape t. It returns the flow and a sample of n draws, which are valid until t is reset.
+// Draw runs Algorithm 1 on the tape t. It returns the flow and a sample of n draws. They are valid until t is reset.
 func (f TwoModesFlow) Draw(t *ad.Tape[float64], n int, rng *rand.Rand) (*hvae.Flow[float64], hvae.Sample[float64]) {
 	noise := t.Matrix(4, n)
 	random.FillNormal(rng, noise)

@@ -33,7 +33,7 @@ type Evaluation struct {
 
 	// TailShape and HeavyTails are undefined if any tail shape is not finite, for example with fewer than 100 samples.
 	TailShape  Number `json:"tail_shape"`         // of the importance weights (hvae.Evidence)
-	HeavyTails Number `json:"heavy_tails"`        // fraction of heavy tails, which indicate unreliable estimates
+	HeavyTails Number `json:"heavy_tails"`        // fraction of estimates with heavy tails, which are unreliable
 	Diverged   int    `json:"diverged,omitempty"` // number of samples that have diverged
 
 	// An upper bound on log p(x) for simulated images, from paths that end at exact posterior draws (hvae.ReverseHIS).
@@ -83,7 +83,7 @@ func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writ
 	began := time.Now()
 	estimates, err := estimateAll(ctx, &estimator{model: c, Options: o}, stderr)
 	if ctx.Err() != nil {
-		err = fmt.Errorf("%w during the evaluation of %d images, which is not saved", context.Cause(ctx), o.N)
+		err = fmt.Errorf("%w during the evaluation of %d images; no results are saved", context.Cause(ctx), o.N)
 	}
 	if err != nil {
 		return Evaluation{}, err

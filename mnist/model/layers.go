@@ -149,14 +149,14 @@ func New[T linalg.Float](c Config, outputBias float64, seed uint64) *Network[T] 
 	return n
 }
 
-// layers returns the layers in the order of a checkpoint.
+// layers returns the layers in the order of their tensors in a checkpoint.
 func (n *Network[T]) layers() [11]*layer[T] {
 	e, d := &n.encoder, &n.decoder
 	return [...]*layer[T]{&e.conv1, &e.conv2, &e.conv3, &e.hidden, &e.mean, &e.std,
 		&d.hidden, &d.expand, &d.deconv1, &d.deconv2, &d.deconv3}
 }
 
-// params returns the parameters in the order of a checkpoint.
+// params returns the parameters in the order of their tensors in a checkpoint.
 func (n *Network[T]) params() (all []*param[T]) {
 	for _, l := range n.layers() {
 		all = append(all, l.weight, l.bias)
@@ -170,7 +170,7 @@ func (n *Network[T]) params() (all []*param[T]) {
 	return all
 }
 
-// Params returns the parameters in the order of a checkpoint.
+// Params returns the parameters in the order of their tensors in a checkpoint.
 func (n *Network[T]) Params() (all []*hvae.Param[T]) {
 	for _, p := range n.params() {
 		all = append(all, &p.Param)
