@@ -151,8 +151,8 @@ func explore(ctx context.Context, address string, seed uint64, stdout io.Writer)
 	return cmp.Or(context.Cause(ctx), err)
 }
 
-// explorer returns an HTTP handler for the page. The page requests /view?flow=F, where F is a TwoModesFlow in JSON. The
-// response contains statistics and charts for F in HTML.
+// explorer returns an HTTP handler for the page explore.html. The page requests /view?flow=F, where F is a TwoModesFlow
+// in JSON. The response contains statistics and charts for F in HTML.
 func explorer(seed uint64) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { w.Write(page) })

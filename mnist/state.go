@@ -52,8 +52,8 @@ func (s state) encode() []byte {
 	return b.Bytes()
 }
 
-// readState reads the state in the folder of a run. If there is no state, the field file of the result is nil. readState
-// returns an error if the state is damaged or in another format.
+// readState reads the state in the folder of a run. If there is no state, s.file is nil. readState returns an error if
+// the state is damaged or in another format.
 func readState(folder string) (s state, err error) {
 	f, err := os.Open(filepath.Join(folder, stateFile))
 	if errors.Is(err, fs.ErrNotExist) {

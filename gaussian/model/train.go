@@ -105,7 +105,7 @@ type Outcome struct {
 	Theta Theta `json:"-"` // θ̂; not averaged
 }
 
-// numbers returns pointers to the numeric results in o except the standard error.
+// numbers returns pointers to all numeric results in o except ErrSE.
 func (o *Outcome) numbers() []*float64 {
 	return []*float64{&o.Err, &o.DeltaErr, &o.SigmaErr, &o.ELBO, &o.LogEvidence, &o.Gap, &o.TiedLimit,
 		&o.MLEDeltaErr, &o.MLESigmaErr, &o.MLEEvidence, &o.Seconds}

@@ -19,7 +19,7 @@ import (
 // kinetic energy is only 1 nat, so paths rarely cross the barrier.
 type TwoModes struct{}
 
-// LogJoint implements hvae.Target. It uses the identity log(½eᵘ + ½eᵛ) = v + softplus(u − v) − log 2.
+// LogJoint returns log(½eᵘ + ½eᵛ) = v + softplus(u − v) − log 2, where u and v are the log densities of the modes.
 func (TwoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	const sd = 0.5
 	mode := func(x float64) *ad.Var[float64] { // the log density of the mode at (x, 0)

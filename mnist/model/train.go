@@ -25,7 +25,7 @@ func (c Config) BlockSize(n int) int {
 }
 
 // Bound returns the bound that training maximises (Algorithm 2). The function binarise binarises an image with random
-// numbers from rng and stores the result in column j of x [784×B]. It must be safe for concurrent use.
+// numbers from rng and stores the result in column j of x [784×B]. The function must be safe for concurrent use.
 func Bound[T linalg.Float](s Settings, n *Network[T], binarise func(x linalg.Matrix[T], j, image int, rng *rand.Rand),
 ) hvae.Bound[T] {
 	return func(b *hvae.Block[T]) *ad.Var[T] {
