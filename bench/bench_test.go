@@ -31,7 +31,7 @@ func BenchmarkGaussian(b *testing.B) {
 }
 
 // measure measures calls to f, but not the first two, because they allocate memory. It reports the rate in GFLOP/s and
-// as a percentage of the peak rate. The argument flops is the number of operations in one call, or 0 for no rate.
+// as a percentage of the peak rate. The argument flops is the number of operations in a call, or 0 to report no rate.
 func measure(b *testing.B, flops float64, f func()) {
 	for range 2 {
 		f()
@@ -59,14 +59,14 @@ func measureSteps[T linalg.Float](b *testing.B, t *hvae.Trainer[T], batch hvae.B
 	})
 }
 
-// normal returns a matrix of draws from N(0, 1), which are the same in all runs.
+// normal returns a matrix of draws from N(0, 1). The draws are the same in every run.
 func normal[T linalg.Float](rows, cols int) linalg.Matrix[T] {
 	m := linalg.New[T](rows, cols)
 	random.FillNormal(random.Stream(1, "normal", rows, cols), m)
 	return m
 }
 
-// binary returns a matrix of random pixels 0 and 1, which are the same in all runs.
+// binary returns a matrix of random pixels, each 0 or 1. The pixels are the same in every run.
 func binary(rows, cols int) linalg.Matrix[float32] {
 	m, rng := linalg.New[float32](rows, cols), random.Stream(1, "binary")
 	for i := range m.Data {
@@ -79,7 +79,8 @@ func binary(rows, cols int) linalg.Matrix[float32] {
 func columns(n int) hvae.Batch { return hvae.Columns(random.Stream(1, "columns").Perm(n)) }
 
 // BenchmarkGEMM measures products of float32 matrices [m×k] and [k×n] on all cores. The sizes m×n×k are 1024×1024×1024,
-// two layers of the MNIST model, and three single tiles with AVX-512, whose operands stay in the first-level cache.
+// the sizes of two layers of the MNIST model, and three sizes of a single AVX-512 tile. The operands of a tile stay in
+// the first-level cache.
 func BenchmarkGEMM(b *testing.B) {
 	for _, s := range []struct{ m, n, k int }{
 		{8, 48, 192}, {8, 48, 32}, {16, 16, 192}, {450, 100, 64}, {512, 100, 450}, {1024, 1024, 1024},
@@ -122,8 +123,8 @@ func trainStep(b *testing.B, s mnist.Settings) {
 }
 
 // BenchmarkLeapfrog measures a flow of one leapfrog step in an MNIST model, on all cores with batch size 100, as in an
-// evaluation. The flow computes two gradients of the potential energy. A gradient needs twice the multiply-adds of the
-// generator, which has 1,117,456 per sample, not counting multiplications by padding.
+// evaluation. The flow computes two gradients of the potential energy. A gradient takes twice as many multiply-adds as
+// the decoder. The decoder takes 1,117,456 per sample, not counting multiplications by padding.
 func BenchmarkLeapfrog(b *testing.B) {
 	model := mnist.New[float32](hvaeOf(1), -2, 1)
 	images, z, rho := binary(784, 100), normal[float32](64, 100), normal[float32](64, 100)

@@ -107,7 +107,7 @@ to a target with two modes, print a table, and with -out draw trajectory.svg`)
 	return o, err
 }
 
-// run prints the rows of a table as soon as they are known, and then writes figures.
+// run prints a table and then writes figures (-out), or serves a web page (-http).
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args)
 	if err != nil {
@@ -136,7 +136,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// figures returns SVG figures by file name.
+// figures returns a map from file names to SVG figures.
 func (o options) figures(rows []model.Outcome) map[string][]byte {
 	switch {
 	case o.twoModes:
@@ -150,7 +150,7 @@ func (o options) figures(rows []model.Outcome) map[string][]byte {
 	}
 }
 
-// train trains each method on all datasets at the same time, for each dimension. It prints and returns the averages.
+// train trains each method in each dimension, on all datasets concurrently. It prints and returns mean outcomes.
 func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []model.Outcome, err error) {
 	var iterations atomic.Int64
 	total := float64(len(o.dims) * len(o.methods) * o.datasets * o.config.Iterations)
@@ -185,8 +185,8 @@ func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []mo
 	return rows, nil
 }
 
-// table returns the text to print for the last element of rows. The first row for a dimension has a header. After the
-// last row, the text has the maximum-likelihood estimate.
+// table returns the text to print for the last element of rows. If this row is the first row of its dimension, the text
+// begins with a header. If it is the last, the text ends with the maximum-likelihood estimate.
 func (o options) table(rows []model.Outcome) (text string) {
 	n := len(rows)
 	r := rows[n-1]
@@ -207,7 +207,7 @@ func (o options) table(rows []model.Outcome) (text string) {
 	return text
 }
 
-// errorChart shows the error of θ as a function of the dimension, for the methods of the given families and for the
+// errorChart plots the error of θ against the dimension, for the methods of the given families and for the
 // maximum-likelihood estimate.
 func errorChart(title string, rows []model.Outcome, families ...string) []byte {
 	c := plot.Chart{Title: title, XLabel: "dimension d", YLabel: "mean of ‖θ − θ̂‖² ± s.e.", LogX: true, LogY: true}
@@ -216,14 +216,15 @@ func errorChart(title string, rows []model.Outcome, families ...string) []byte {
 		if family, _ := model.Parse(r.Method); slices.Contains(families, family) {
 			addPoint(&c, r.Method, plot.Line, float64(r.Dims), r.Err, r.ErrSE)
 		}
-		if r.Method == rows[len(rows)-1].Method { // one row for each dimension
+		if r.Method == rows[len(rows)-1].Method { // true for one row of each dimension
 			c.XTicks = addPoint(&c, "max. likelihood", plot.Dashed, float64(r.Dims), r.MLEDeltaErr+r.MLESigmaErr).X
 		}
 	}
 	return c.SVG()
 }
 
-// gapChart plots the gap of HVAE with tied and with untied tempering against K, and the limit for tied tempering.
+// gapChart plots log p(D) − ELBO against K, with tied and with untied tempering, and the lower limit with tied
+// tempering.
 func gapChart(rows []model.Outcome) []byte {
 	c := plot.Chart{Title: "Does the bound tighten with K?", LogX: true, LogY: true}
 	c.XLabel = "number of leapfrog steps K"
@@ -241,7 +242,8 @@ func gapChart(rows []model.Outcome) []byte {
 	return c.SVG()
 }
 
-// addPoint adds a point, and possibly an error bar, to the series with the given label, which may be new.
+// addPoint adds a point to the series with the given label and returns the series. If c has no such series, addPoint
+// creates it. The optional argument se is half the length of an error bar.
 func addPoint(c *plot.Chart, label string, style plot.Style, x, y float64, se ...float64) *plot.Series {
 	i := slices.IndexFunc(c.Series, func(s plot.Series) bool { return s.Label == label })
 	if i < 0 {

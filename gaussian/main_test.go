@@ -66,13 +66,13 @@ func TestDefaultsAreThoseOfThePaper(t *testing.T) {
 	}
 }
 
-// A writer calls itself for each write.
+// A writer is an io.Writer that calls a function for each write.
 type writer func(p []byte) error
 
 func (w writer) Write(p []byte) (int, error) { return len(p), w(p) }
 
-// The program must create the folder of the figures before any work. It must end at once and write no figures if it
-// cannot create the folder, cannot print the first row, or is interrupted after it has printed this row.
+// Before any other work, the program must create the folder for the figures. It must end at once and write no figures
+// if it cannot create this folder, if it cannot print the first row, or if it is interrupted after the first row.
 func TestNoFiguresAfterAnInterruptOrAnError(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("file", nil, 0o644); err != nil {
@@ -128,7 +128,8 @@ func read(t *testing.T, name string) []byte {
 	return b
 }
 
-// Each flag must set its option. The program trains datasets concurrently, but must print the results of Train.
+// Each flag must set its option. Concurrent training on several datasets must give the same rows as sequential
+// training.
 func TestRowsAndFiguresDependOnlyOnTheOptions(t *testing.T) {
 	folder := t.TempDir()
 	methods := strings.Fields("hvae-k1 hvae-notemp-k2 hvae-untied-k3 nf-k4 vb")
@@ -166,7 +167,7 @@ func TestRowsAndFiguresDependOnlyOnTheOptions(t *testing.T) {
 	}
 }
 
-// The README must contain the table that the program prints for the stored results. One dataset has no standard error.
+// README.md must contain the table that the program prints for the stored results. One dataset gives no standard error.
 func TestREADMEShowsTheTable(t *testing.T) {
 	o, err := parse(nil)
 	if err != nil {
@@ -188,7 +189,7 @@ func TestREADMEShowsTheTable(t *testing.T) {
 
 var update = flag.Bool("update", false, "draw the figures of the stored results again")
 
-// Figure 1 is drawn from rows in descending order of the dimensions, because this order must not matter.
+// The test sorts the rows of figure 1 by descending dimension, to check that their order does not affect the figure.
 func TestFiguresMatchTheResults(t *testing.T) {
 	rows := decode[model.Outcome](t, read(t, "results/figure1.jsonl"))
 	slices.SortStableFunc(rows, func(a, b model.Outcome) int { return b.Dims - a.Dims })
@@ -207,16 +208,16 @@ func TestFiguresMatchTheResults(t *testing.T) {
 	}
 }
 
-// A longRow is the outcome of a method after a number of iterations.
+// A longRow is the outcome of training a method for the given number of iterations.
 type longRow struct {
 	model.Outcome
 	Iterations int
 }
 
-// missing returns log p(D) at maximum likelihood minus log p(D) at the estimate.
+// missing returns the missing evidence (README.md): log p(D) at maximum likelihood minus log p(D) at the estimate.
 func (r longRow) missing() float64 { return r.MLEEvidence - r.LogEvidence }
 
-// iterationsFigure returns a chart of the missing evidence against the number of iterations for each dimension.
+// iterationsFigure plots longRow.missing against the number of iterations, in one chart for d = 60 and one for d = 301.
 func iterationsFigure(rows []longRow) []byte {
 	charts := make([]plot.Chart, 2)
 	for i, d := range []int{60, 301} {
@@ -232,14 +233,15 @@ func iterationsFigure(rows []longRow) []byte {
 	return plot.Panels(2, charts...)
 }
 
-// The errors of longer runs and of chained datasets in README.md must agree with the stored results.
+// The errors of longer runs and of chained runs in README.md must agree with the stored results. A chained run starts
+// from the result for the previous dataset.
 func TestREADMEShowsLongerAndChainedRuns(t *testing.T) {
 	type chainedRow struct {
 		Method               string
 		Dims                 int `json:"d"`
 		FreshErr, ChainedErr float64
 	}
-	lines := map[string]string{} // by the first columns
+	lines := map[string]string{} // rows of the tables, by their first columns
 	best := map[string]string{}
 	for _, r := range decode[longRow](t, read(t, "results/iterations.jsonl")) {
 		name := fmt.Sprintf("| %d | `%s` |", r.Dims, r.Method)

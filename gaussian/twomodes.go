@@ -49,8 +49,8 @@ func compareModes(ctx context.Context, seed uint64, stdout io.Writer) error {
 	return err
 }
 
-// summariseModes returns the mean and variance of log p̂, the percentage of draws that start and end in different modes,
-// and the root mean square of the coordinates of z_K relative to the nearest mode. It draws n/500 batches of 500 samples.
+// summariseModes returns the mean and variance of log p̂, the percentage of draws that change mode, and the root mean
+// square of the coordinates of z_K relative to the nearest mode. It draws n samples in batches of 500.
 func summariseModes(f model.TwoModesFlow, n int, rng *rand.Rand) (elbo, variance, changed, endSD float64) {
 	var logs []float64
 	squares := 0.0
@@ -72,8 +72,8 @@ func summariseModes(f model.TwoModesFlow, n int, rng *rand.Rand) (elbo, variance
 	return elbo, se * se * float64(n), changed, math.Sqrt(squares / float64(2*n))
 }
 
-// drawPaths returns an SVG figure of paths from the same z₀ and γ₀, with a column for each of the first three settings.
-// The seed was chosen so that two paths change mode with fixed tempering, although only 6.7 % of all paths do.
+// drawPaths returns an SVG figure with a column for each of the first three settings. All columns have the same z₀ and
+// γ₀. With this seed, two of three paths change mode under fixed tempering, although only 6.7 % of all paths do.
 func drawPaths() []byte {
 	var charts [6]plot.Chart
 	for i, f := range modeFlows[:3] {
@@ -84,10 +84,10 @@ func drawPaths() []byte {
 	return plot.Panels(3, charts[:]...)
 }
 
-// barrier is the difference of the potential at z = 0, between the modes, and its minimum at the modes.
+// barrier is U(0) − min U: the potential halfway between the modes minus the potential at a mode.
 const barrier = 18 - math.Ln2
 
-// pathCharts returns two charts: n paths in the plane with contours of the target, and the energies along the paths.
+// pathCharts returns two charts: n paths in the plane with contours of the target, and the energies of the paths.
 func pathCharts(f model.TwoModesFlow, n int, rng *rand.Rand, title string) (plane, energy plot.Chart) {
 	plane = plot.Chart{Title: title, XLabel: "first coordinate of z", YLabel: "second coordinate of z", Equal: true}
 	energy = plot.Chart{Title: "Energy along the paths", XLabel: "step k", YLabel: "H − min U (nats)", Height: 160}
@@ -116,7 +116,7 @@ func pathCharts(f model.TwoModesFlow, n int, rng *rand.Rand, title string) (plan
 }
 
 // addContours adds lines where the potential is 2, 6, 10 and 14 nats above its minimum. The modes hardly overlap, so
-// these are nearly circles around (±3, 0) with the radii s√(2·2), …, s√(2·14), where s = ½.
+// the contours are nearly circles around (±3, 0) with the radii s√(2·2), …, s√(2·14), where s = ½.
 func addContours(plane *plot.Chart) {
 	const label = "U − min U = 2, 6, 10, 14 nats"
 	for _, height := range []float64{2, 6, 10, 14} {
@@ -151,7 +151,8 @@ func explore(ctx context.Context, address string, seed uint64, stdout io.Writer)
 	return cmp.Or(context.Cause(ctx), err)
 }
 
-// explorer returns the HTTP handler of the page, which requests a view for a TwoModesFlow in JSON.
+// explorer returns an HTTP handler for the page explore.html. The page requests /view?flow=F, where F is a TwoModesFlow
+// in JSON. The response contains statistics and charts for F in HTML.
 func explorer(seed uint64) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { w.Write(page) })

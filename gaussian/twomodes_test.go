@@ -66,7 +66,7 @@ func TestPotentialOfTheTargetWithTwoModes(t *testing.T) {
 	addContours(&plane)
 	c := plane.Series[0]
 	for i, x := range c.X {
-		want := float64(2 + i/124*4) // 2·62 points for each height, with a gap after 61 points
+		want := float64(2 + i/124*4) // each height has 2·62 points; every 62nd point is a gap
 		if height := u(x, c.Y[i]) - u(3, 0); i%62 < 61 && !(math.Abs(height-want) < 0.005) {
 			t.Errorf("point %d of the contours has the height %v, want %v", i, height, want)
 		}
@@ -76,7 +76,7 @@ func TestPotentialOfTheTargetWithTwoModes(t *testing.T) {
 	}
 }
 
-// get returns the status and the body of the response of explorer to a GET request.
+// get sends a GET request to explorer and returns the status and the body of the response.
 func get(path string) (status int, body string) {
 	w := httptest.NewRecorder()
 	explorer(5).ServeHTTP(w, httptest.NewRequest("GET", path, nil))

@@ -16,8 +16,8 @@ import (
 	"hvae/mnist/model"
 )
 
-// logEvidence returns log p(x) = log ∫ p(x, z) dz for a model with one latent variable z. It computes
-// the integral as a sum over n + 1 points from −8 to 8.
+// logEvidence returns log p(x) = log ∫ p(x, z) dz for a model with one latent variable z. It computes the integral as a
+// sum over n + 1 points from −8 to 8.
 func logEvidence(c model.Checkpoint, x linalg.Matrix[float32]) float64 {
 	const n, edge = 800, 8.0
 	z := linalg.New[float32](1, n+1)
@@ -57,14 +57,14 @@ func simulatedImage(c model.Checkpoint, seed uint64, run, i int) linalg.Matrix[f
 }
 
 // On any number of cores, the bounds that eval -method ais prints must agree with log p(x), which is computed here by
-// quadrature for the same images. The other numbers that it prints must agree with each other and with the output of
+// quadrature for the same images. The other numbers that eval prints must agree with each other and with the output of
 // '-method is'.
 func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 	set := digits(t)
 	for _, c := range []struct {
 		config       model.Config
 		images, runs int
-		flags        string // for both methods
+		flags        string // for -method is and -method ais
 		annealing    string
 	}{
 		{model.Config{Kind: "vae", Tempering: "none", Latent: 1}, 2, 2, "-seed 7 -limit 2 -runs 2 -samples 50", "-simulated"},

@@ -18,7 +18,7 @@ import (
 const aboutEval = `Estimates a model's ELBO and negative log-likelihood.
 For example, on the first 1,000 test images: mnist eval -checkpoint runs/vae -limit 1000`
 
-// An evaluation is the JSON object of the eval command.
+// An evaluation is the JSON object that the eval command prints.
 type evaluation struct {
 	eval.Evaluation
 	Epoch    int            `json:"epoch"`             // number of epochs trained
@@ -37,7 +37,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	f.IntVar(&o.N, "limit", 0, "`number` of images to evaluate, starting with the first; 0 for all (10,000 with -simulated)")
 	f.IntVar(&o.Samples, "samples", 1000, "`number` of importance samples for each image")
 	f.IntVar(&o.Runs, "runs", 3, "`number` of runs, each with freshly binarised images; ± is the standard deviation over runs")
-	f.StringVar(&k, "K", "", "evaluate an HVAE with this `number` of leapfrog steps: only 0, for the estimate p(x, z_0)/q(z_0|x) without the flow\n(default the model's K)")
+	f.StringVar(&k, "K", "", "`number` of leapfrog steps; only 0 is allowed, for the estimate p(x, z_0)/q(z_0|x) of an HVAE without its flow\n(default the model's K)")
 	f.StringVar(&method, "method", "is", "`method`: 'is' (importance sampling only) or 'ais' (annealed importance sampling as well, which gives tighter bounds\non log p(x) and takes longer)")
 	f.IntVar(&o.Steps, "steps", 1000, "`number` of steps from the variational prior to the posterior, for -method ais")
 	f.IntVar(&o.Chains, "chains", 16, "`number` of chains for each image, for -method ais")

@@ -8,8 +8,8 @@ import (
 	"hvae/mnist/eval"
 )
 
-// Each line of results/examples.jsonl holds a command and the JSON object that it printed. The blocks of output
-// and the tables in README.md must show these results.
+// Each line of results/examples.jsonl holds a command and the JSON object that it printed. The blocks of output and the
+// tables in README.md must show these results.
 func TestREADMEMatchesTheExamples(t *testing.T) {
 	readme := string(read(t, "README.md"))
 	examples, printed := map[string]eval.Evaluation{}, map[string]bool{"": true}
@@ -26,7 +26,7 @@ func TestREADMEMatchesTheExamples(t *testing.T) {
 	printed[fmt.Sprintf("vae, epoch 10, on %d test images of mnist, %d samples each, runs: 1, %.0f s", vae.Images, vae.Samples, vae.Seconds)] = true
 	blocks := 0
 	for i, block := range strings.Split(readme, "```") {
-		if i%2 == 0 || strings.HasPrefix(block, "python") { // another test checks these
+		if i%2 == 0 || strings.HasPrefix(block, "python") { // another test checks blocks of Python
 			continue
 		}
 		blocks++

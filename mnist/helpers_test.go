@@ -31,7 +31,7 @@ func digits(t *testing.T) data.Set {
 	return set
 }
 
-// ownImages writes a dataset with the first synthetic digits to a new folder, which it returns.
+// ownImages writes a dataset of synthetic digits to a new folder and returns the folder.
 func ownImages(t *testing.T, train, test int) (folder string) {
 	t.Helper()
 	folder = t.TempDir()

@@ -1,8 +1,8 @@
 // Mnist runs the experiment of section 4.2 of the HVAE paper. It trains variational auto-encoders with and without
 // Hamiltonian dynamics on binarised MNIST digits, estimates the evidence, and draws digits from the trained models.
 //
-// Read train.go, state.go (the state and the files of a run), eval.go, pictures.go (sample and reconstruct) and table.go.
-// The commands use the packages mnist/model, mnist/eval (evaluations) and mnist/data.
+// Read train.go, state.go (the state and the files of a run), eval.go, pictures.go (sample and reconstruct) and
+// table.go. The commands use the packages mnist/model, mnist/eval (evaluations) and mnist/data.
 package main
 
 import (
@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 func modelFlag(f *flag.FlagSet, name *string) {
-	f.StringVar(name, "checkpoint", "", "`file` of the model, the folder of its run, or the state of the run, which has the model after the last epoch (required)")
+	f.StringVar(name, "checkpoint", "", "`file` of the model, the folder of its run, or the state file of the run for the model after the last epoch (required)")
 }
 
 func dataFlag(f *flag.FlagSet, folder *string) {

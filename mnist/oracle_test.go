@@ -15,12 +15,12 @@ import (
 	"hvae/mnist/model"
 )
 
-// The oracle is a second implementation of training and evaluation. It uses the exported functions of
-// package model, but no code of the commands. It uses the same random streams as the commands, because
-// the streams determine the results.
+// The oracle is a second implementation of training and evaluation. It uses the exported functions of package model,
+// but no code of the commands. It uses the same random streams as the commands, because the streams determine the
+// results.
 
-// parts splits n images into training and validation images and returns their indices. n/6 images,
-// rounded down, are for validation.
+// parts splits n images into training and validation images and returns their indices. n/6 images, rounded down, are
+// for validation.
 func parts(n int, seed uint64) (training, validation []int) {
 	order := random.Stream(seed, "mnist split").Perm(n)
 	return order[n/6:], order[:n/6]
@@ -29,8 +29,8 @@ func parts(n int, seed uint64) (training, validation []int) {
 // A minibatch holds binary images [784×B] and their noise [ℓ×B].
 type minibatch struct{ x, epsilon, gamma0 linalg.Matrix[float32] }
 
-// drawBatch returns a minibatch of the images with the given indices. Its binarisation and noise are drawn from the
-// streams pixels(j, i) and noise(j, i) for image i in column j.
+// drawBatch returns a minibatch of the images with the given indices. For image i in column j, the pixels are drawn
+// from pixels(j, i), and the noise from noise(j, i).
 func drawBatch(images data.Images, which []int, latent int, pixels, noise func(j, i int) *rand.Rand) (b minibatch) {
 	b.x = linalg.New[float32](784, len(which))
 	b.epsilon, b.gamma0 = linalg.New[float32](latent, len(which)), linalg.New[float32](latent, len(which))
@@ -136,8 +136,8 @@ func weights(n *model.Network[float32]) map[string][]float32 {
 	return all
 }
 
-// estimated returns the results of one run of an evaluation: the mean ELBO, the mean negative
-// log-likelihood and, for each image, the tail shape of the importance weights.
+// estimated returns the results of one run of an evaluation: the mean ELBO, the mean negative log-likelihood and, for
+// each image, the tail shape of the importance weights.
 func estimated(c model.Checkpoint, images data.Images, n int, seed uint64, run, samples int) (elbo, nll float64, tails []float64) {
 	const together = 48 // number of samples for which all ε are drawn before all γ₀
 	var tape ad.Tape[float32]

@@ -110,8 +110,8 @@ func noise(t *ad.Tape[float32], rng *rand.Rand, rows, cols int) *ad.Var[float32]
 	return t.Const(m)
 }
 
-// contact returns a contact sheet with the given number of columns as a PNG. Its digits, row by row, are the columns of
-// the given matrices [784×n], which contain values from 0 (black) to 1 (white).
+// contact returns a contact sheet with the given number of columns as a PNG. The digits on the sheet, row by row, are
+// the columns of the given matrices [784×n], which contain values from 0 (black) to 1 (white).
 func contact(columns int, digits ...linalg.Matrix[float32]) []byte {
 	const scale, gap, margin = 2, 4, 8 // in pixels
 	const pitch = data.Side*scale + gap

@@ -17,7 +17,7 @@ func pixels(t *testing.T, elem ...string) *image.Gray {
 	return p.(*image.Gray)
 }
 
-// The commands in README.md must reproduce its pictures exactly. testdata/digits holds MNIST's first test images.
+// The pictures in README.md must be exactly reproducible. testdata/digits contains MNIST's first test images.
 func TestPicturesAreReproducible(t *testing.T) {
 	for name, args := range map[string]string{
 		"samples.png": "sample -checkpoint results/vae.safetensors",

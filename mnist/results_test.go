@@ -20,7 +20,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// These tests check that the figures and the tables in results/README.md agree with the files of their runs.
+// These tests check that the figures and the tables in results/README.md agree with the files of the runs.
 
 var update = flag.Bool("update", false, "replace the figures in results and in pictures")
 
@@ -76,7 +76,7 @@ func stored(t *testing.T, folder string) []summary {
 	return summaries(append(published(), results...))
 }
 
-// find returns the published summary of a row, or the summary of our runs.
+// find returns the summary of the published runs of a row or, if published is false, of our runs.
 func find(all []summary, row string, published bool) summary {
 	i := slices.IndexFunc(all, func(s summary) bool { return s.row == row && published == (s.protocol == publishedName) })
 	return all[i]
@@ -131,12 +131,13 @@ func TestTablesInTheREADMEMatchTheResults(t *testing.T) {
 		sameWork := 150 * s.config.StepCost() / vae.config.StepCost()
 		shows(t, resultsREADME, "| `%s` |%s %.1f | %.1f |", row, columns(s), float64(bestELBO(s, 150)), float64(bestELBO(vae, sameWork)))
 	}
-	// run returns columns of a run of the VAE. Published standard deviations are in publishedCSV.
+	// run returns the columns for our run of the VAE in folder: the number of epochs, the ELBO and the NLL.
 	run := func(folder string) string {
 		r, err := readResult("results/" + folder)
 		noError(t, err)
 		return fmt.Sprintf(" %d | %s | %s |", r.epochs, eval.PlusMinus(r.ELBO, r.ELBOSD), eval.PlusMinus(r.NLL, r.NLLSD))
 	}
+	// The function published drops standard deviations, so the loop reads publishedCSV.
 	for line := range strings.Lines(publishedCSV) {
 		if f := strings.Split(strings.TrimSpace(line), ","); f[0] == "vae" {
 			shows(t, resultsREADME, "| %s | %s | -%s ± %s | %s ± %s |%s", f[1], f[2], f[3], f[4], f[5], f[6], run("full/vae-"+f[1]))
@@ -204,7 +205,8 @@ func TestTableOfUntiedRunsMatchesTheResults(t *testing.T) {
 	}
 }
 
-// An armRun is a line of worth.jsonl or controls.jsonl.
+// An armRun is a line of worth.jsonl or controls.jsonl: the kind of a training run (Arm) and the result of its
+// evaluation.
 type armRun struct {
 	Arm    string
 	Result struct {
@@ -214,7 +216,7 @@ type armRun struct {
 }
 
 // The table and the figure of runs at equal work must agree with worth.jsonl, which contains the evaluations of all
-// runs. The runs of each model are in the same order of seeds.
+// runs. In this file, the runs of each arm are in the same order of seeds.
 func TestTableOfEqualWorkMatchesTheResults(t *testing.T) {
 	arms := map[string][]armRun{}
 	for _, r := range jsonLines[armRun](t, string(read(t, "results/worth.jsonl"))) {
@@ -241,7 +243,7 @@ func TestTableOfEqualWorkMatchesTheResults(t *testing.T) {
 	matches(t, "results/worth.svg", chart.SVG())
 }
 
-// The README must show the ELBO and the NLL of each control in its place, and the other numbers anywhere.
+// results/README.md must show the results of all control runs.
 func TestControlsAreInTheREADME(t *testing.T) {
 	short := map[string][]float64{} // NLLs after 30 epochs
 	for name, folder := range map[string]string{"`hvae150`": "150/hvae-k5-free-varied-98765", "untied": "untied/150"} {
@@ -323,7 +325,7 @@ hvae-k1-none q 1 30 -62.00 60.00 –
 
 // The differences of curves that are aligned at the end of the first plateau must agree with the metrics.
 func TestDifferencesOfAlignedCurvesMatchTheMetrics(t *testing.T) {
-	// curve returns the validation ELBOs of a run and the index of the first one above −195.
+	// curve returns the validation ELBOs of a run and the index of the first value above −195.
 	curve := func(row, seed string) (elbos []float64, leaves int) {
 		r, err := readResult("results/table/" + row + "-" + seed)
 		noError(t, err)

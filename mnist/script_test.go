@@ -22,18 +22,18 @@ import (
 	"hvae/bench/command"
 )
 
-// The scripts in testdata specify the program from the outside. Each runs in a new folder that contains the dataset
-// "images" (120 training, 24 validation and 6 test images). A line is a command:
+// The scripts in testdata test the program through its command line, output and files. Each script runs in a new folder
+// that contains the dataset "images" (120 training, 24 validation and 6 test images). A line is a command:
 //
 //	mnist ARGS                run the program, which must exit with status 0
 //	status N mnist ARGS       the program must exit with status N
-//	refused N mnist ARGS      it must also print one line (except notes) on stderr and nothing on stdout, and change no file
-//	at TEXT: COMMAND; …       execute the commands when the next program prints TEXT; "at TEXT: interrupt" cancels the program
-//	stdout, stderr REGEXP     the output of the last program must match
+//	refused N mnist ARGS      it must also print nothing but one line on stderr (and notes), and change no file
+//	at TEXT: COMMAND; …       execute the commands when the next run prints TEXT; the command interrupt cancels this run
+//	stdout, stderr REGEXP     the output of the last run of the program must match
 //	same A B                  the files A and B, or all files in the folders A and B, must be equal except times
 //	COMMAND                   any other line is a command of the shell
 //
-// A word $TRAIN or $HVAE stands for the flags of a short training run.
+// $TRAIN stands for the train command with the flags of a short run, and $HVAE for the flags of an HVAE.
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(scripts) < 4 {
@@ -64,14 +64,14 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// A script executes the commands of a script.
+// A script holds the state of a running script.
 type script struct {
 	t              *testing.T
-	stdout, stderr string // of the last program
-	text, action   string // for the command at
+	stdout, stderr string // output of the last run of the program
+	text, action   string // arguments of the last command "at"
 }
 
-// A trigger is a writer that calls do once, when the given text has been printed.
+// A trigger is a writer that calls the function do when the field text has been printed for the first time.
 type trigger struct {
 	printed bytes.Buffer
 	text    string
@@ -167,7 +167,7 @@ func contents(t *testing.T, folder string) map[string]string {
 	return all
 }
 
-// withoutTimes is like contents, but removes times.
+// withoutTimes is like contents, but removes times and replaces binary files with their hashes.
 func withoutTimes(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	all := contents(t, folder)

@@ -19,7 +19,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// The files of a run. All other files can be written again from the state.
+// The names of files in the folder of a run. From stateFile, the program can restore all other files.
 const (
 	stateFile   = "state.gob.gz"
 	modelFile   = "model.safetensors" // weights after the best epoch
@@ -40,7 +40,7 @@ type state struct {
 	Trainer    hvae.State[float32] // parameters after the last epoch, and averages of the optimiser
 	Best       []byte              // contents of modelFile; empty before the end of the first epoch
 
-	file os.FileInfo // describes the file that was read or written last; nil if there is none
+	file os.FileInfo // the state file that was read or written last; nil if there is none
 }
 
 // encode returns the contents of the state file.
@@ -52,8 +52,8 @@ func (s state) encode() []byte {
 	return b.Bytes()
 }
 
-// readState reads the state in the folder of a run. If there is no state, the field file of the result is nil. readState
-// returns an error if the state is damaged or in another format.
+// readState reads the state in the folder of a run. If there is no state, s.file is nil. readState returns an error if
+// the state is damaged or in another format.
 func readState(folder string) (s state, err error) {
 	f, err := os.Open(filepath.Join(folder, stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +66,7 @@ func readState(folder string) (s state, err error) {
 	var plain []byte
 	z, err := gzip.NewReader(f)
 	if err == nil {
-		plain, err = io.ReadAll(z) // up to the checksum at the end, before anything is decoded
+		plain, err = io.ReadAll(z) // reads to the end, which verifies the checksum
 	}
 	if err == nil {
 		err = gob.NewDecoder(bytes.NewReader(plain)).Decode(&s)
@@ -81,7 +81,8 @@ func readState(folder string) (s state, err error) {
 	return s, err
 }
 
-// readCheckpoint reads the model in a file or in the folder of a run, or the model after the last epoch from a state.
+// readCheckpoint reads a model. The argument name is a model file, the folder of a run (for the model after the best
+// epoch), or the state file of a run (for the model after the last epoch).
 func readCheckpoint(name string) (c model.Checkpoint, err error) {
 	if name == "" {
 		return c, command.Usage("-checkpoint is missing: specify a model file or the folder of a run")
@@ -113,8 +114,8 @@ func readCheckpoint(name string) (c model.Checkpoint, err error) {
 	return c, err
 }
 
-// begin removes the temporary files of killed processes. Then it writes the first state of a new run, or the other files
-// of a resumed run, which a killed process may not have written.
+// begin removes the temporary files of killed processes. For a new run, it then writes the first state. For a resumed
+// run, it writes the other files, because a killed process may not have written them.
 func (r *trainingRun) begin() error {
 	temporary, _ := filepath.Glob(filepath.Join(r.folder, command.Temporary))
 	for _, name := range temporary {
@@ -144,8 +145,8 @@ func (r *trainingRun) save() error {
 	return err
 }
 
-// writeFiles writes all files except the state, if an epoch has ended and their contents have changed. It returns an
-// error instead of replacing a model that is damaged or from another run.
+// writeFiles writes all files except the state. It skips files that have not changed, and writes nothing before the end
+// of the first epoch. It returns an error instead of replacing a model that is damaged or from another run.
 func (r *trainingRun) writeFiles() error {
 	if len(r.Metrics) == 0 {
 		return nil
@@ -178,9 +179,10 @@ func (r *trainingRun) writeFiles() error {
 	return nil
 }
 
-// write writes a file of the run. The first state must not exist before. Later, the folder must contain the state that
-// this process has read or written last. Otherwise write returns an error and changes nothing. So if several processes
-// continue the same run, or if the folder was moved, all but one process end.
+// write writes a file of the run. Before the first state of a run is written, the folder must not contain a state.
+// Later, it must contain the state that this process has read or written last. Otherwise, write returns an error and
+// changes nothing. Therefore, if several processes continue the same run, all but one end. If the folder is moved, the
+// process ends.
 func (r *trainingRun) write(file string, content []byte) error {
 	return command.WriteFile(filepath.Join(r.folder, file), content, func(temporary, name string) error {
 		if r.file == nil {

@@ -25,7 +25,8 @@ import (
 )
 
 const aboutTable = `Prints the results of runs below the paper's Table 1: mnist table DIR
-DIR/ROW-SEED must have the files of a run (mnist train -row ROW -seed SEED) and its evaluation (mnist eval -o evaluation.json).
+The folder DIR/ROW-SEED must contain the files of a run (mnist train -row ROW -seed SEED)
+and its evaluation (mnist eval -o evaluation.json).
 The command also writes the figures table1.svg and budget.svg to DIR.`
 
 const header = `NLL (± standard deviation over seeds) and ELBO in nats, and the NLL minus the NLL of the VAE with the same seed and protocol
@@ -39,15 +40,15 @@ const (
 	publishedName  = "published" // protocol of published results
 )
 
-// publishedCSV contains the 57 runs of Table 1: means and standard deviations over three evaluations, from
-// the LaTeX source of the paper's appendix.
+// publishedCSV contains the results of the 57 runs in Table 1. The results are means and standard deviations over three
+// evaluations, from the LaTeX source of the paper's appendix.
 //
 //go:embed published.csv
 var publishedCSV string
 
 // A result is the result of a run, published in the paper or computed by this program.
 type result struct {
-	evaluation // only the ELBO, the NLL, the model and the seed of the run if published
+	evaluation // for a published run, only the ELBO, the NLL, the model and the seed
 	row        string
 	protocol   string          // how the run was trained and evaluated
 	epochs     int             // number of epochs trained
@@ -63,7 +64,7 @@ func table(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	folder := args[0]
 	results := readResults(folder, stderr)
 	if results == nil {
-		return fmt.Errorf("%s contains no run of a row with an evaluation", folder)
+		return fmt.Errorf("%s contains no run with a valid evaluation: mnist table -h describes the folder", folder)
 	}
 	lines := summaries(append(published(), results...))
 	fmt.Fprint(stdout, header)
@@ -150,7 +151,7 @@ func readResult(folder string) (r result, err error) {
 	want.Seed, want.Epochs, want.Data, want.Recompute = s.Seed, s.Epochs, s.Data, s.Recompute // may differ
 	switch {
 	case s == (model.Settings{}):
-		return r, errors.New("its evaluation does not contain its settings: evaluate the folder of the run")
+		return r, errors.New("its evaluation does not contain the settings of the run: evaluate the folder of the run")
 	case err != nil || s != want:
 		return r, errors.New("it was not trained with the settings of its row and seed")
 	case model.Ended(r.metrics, s.Epochs, s.Patience) == "":
@@ -184,10 +185,10 @@ type summary struct {
 	config              model.Config
 	runs                []result
 	epochs, elbos, nlls []float64
-	differences         []float64 // NLLs minus the NLLs of VAEs with the same seed and protocol, if there are such VAEs
+	differences         []float64 // NLL of a run minus NLL of the VAE with the same seed and protocol; nil without VAEs
 }
 
-// summaries returns a summary for each row and protocol, ordered by rows.
+// summaries returns a summary for each row and protocol, ordered by row.
 func summaries(results []result) (all []summary) {
 	for _, r := range results {
 		same := func(s summary) bool { return s.row == r.row && s.protocol == r.protocol }
@@ -225,7 +226,7 @@ func (s summary) String() string {
 	return fmt.Sprintf(format, s.row, s.protocol, len(s.runs), epochs, elbo, nll, difference)
 }
 
-// figures returns table1.svg and budget.svg. Both have a chart for each protocol.
+// figures returns table1.svg and budget.svg. They have a chart for each protocol; budget.svg omits published results.
 func figures(lines []summary) (table1, budget []byte) {
 	var protocols []string
 	for _, s := range lines {
@@ -250,8 +251,8 @@ func figures(lines []summary) (table1, budget []byte) {
 	return plot.Panels(2, differences...), plot.Panels(2, elbos...)
 }
 
-// plotDifference adds the difference from the VAE to a line for the kind of tempering and step sizes. The difference is
-// more precise than the NLL, which depends more on the number of epochs than on the model.
+// plotDifference adds a point for the NLL difference from the VAE. Rows that differ only in K form a line. The
+// difference is more precise than the NLL, which depends more on the number of epochs than on the model.
 func (s summary) plotDifference(c *plot.Chart) {
 	if s.differences == nil {
 		return
@@ -268,7 +269,7 @@ func (s summary) plotDifference(c *plot.Chart) {
 	line.Error = append(line.Error, float64(se))
 }
 
-// plotELBO adds a line for each run.
+// plotELBO adds the curve of the validation ELBO for each run.
 func (s summary) plotELBO(c *plot.Chart) {
 	work := float64(s.config.StepCost()) / float64(model.Defaults().StepCost())
 	for _, r := range s.runs {

@@ -109,14 +109,14 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return r.train(ctx, stdout, stderr)
 }
 
-// given reports whether one of the named flags was given.
+// given reports whether at least one of the named flags was given.
 func given(f *flag.FlagSet, names ...string) (found bool) {
 	f.Visit(func(g *flag.Flag) { found = found || slices.Contains(names, g.Name) })
 	return found
 }
 
-// changed returns the settings of a resumed run with the changes by the given flags. It returns an error if a flag
-// changes a setting that affects past epochs.
+// changed applies the flags on the command line to the settings s of a resumed run and returns the result. It returns
+// an error if a flag changes a setting that affects past epochs.
 func changed(s model.Settings, f *flag.FlagSet) (model.Settings, error) {
 	saved := flag.NewFlagSet("", flag.ContinueOnError)
 	settingsFlags(saved, &s)
@@ -157,12 +157,12 @@ type trainingRun struct {
 // if the settings do not fit the dataset, or if a resumed run was started with other images.
 func newRun(folder string, s state, set data.Set) (*trainingRun, error) {
 	if s.file != nil && s.DataSHA256 != set.SHA256 {
-		return nil, fmt.Errorf("the images differ from the dataset %.40q, with which the run was started: specify its folder with -data", s.Data)
+		return nil, fmt.Errorf("the images differ from the dataset %.40q of the run: specify the folder of this dataset with -data", s.Data)
 	}
 	s.Format = stateFormat
 	s.Data = set.Name
 	s.DataSHA256 = set.SHA256
-	s.Settings.Data = set.Folder // so that a resumed run finds the images in another working directory
+	s.Settings.Data = set.Folder // absolute, so that a run can be resumed in another working directory
 	r := &trainingRun{state: s, folder: folder, set: set}
 	r.training, r.validation = data.Split(set.Train, s.Settings.Seed)
 	n := cmp.Or(s.Settings.Train, len(r.training))
@@ -193,7 +193,7 @@ func newRun(folder string, s state, set data.Set) (*trainingRun, error) {
 }
 
 // train trains until training has ended (see model.Ended) or ctx is done. After each epoch, it saves the run. It prints
-// its results to stdout and its progress to stderr, and ignores failures to print.
+// results to stdout and progress to stderr, and ignores errors when printing.
 func (r *trainingRun) train(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := r.begin(); err != nil {
 		return err
@@ -214,7 +214,7 @@ func (r *trainingRun) train(ctx context.Context, stdout, stderr io.Writer) error
 			return fmt.Errorf("%w in epoch %d, which will start again; the state is saved in %s; continue with -resume", context.Cause(ctx), len(r.Metrics)+1, r.folder)
 		}
 		if err != nil {
-			return fmt.Errorf("training diverged in epoch %d; the state before it is saved in %s, and -resume can continue with a smaller -lr (%w)", len(r.Metrics)+1, r.folder, err)
+			return fmt.Errorf("training diverged in epoch %d; the state before this epoch is saved in %s; continue with -resume and a smaller -lr (%w)", len(r.Metrics)+1, r.folder, err)
 		}
 		r.Metrics = append(r.Metrics, m)
 		note := ""
@@ -260,9 +260,9 @@ func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m mo
 	return m, nil
 }
 
-// validate returns the mean ELBO of the validation images, computed in batches of 1,000 images. As in the authors' code,
-// their pixels are the same in each epoch, but the noise (ε and γ₀) is new. This noise affects when early stopping ends a
-// run (mnist/results/README.md).
+// validate returns the mean ELBO of the validation images, computed in batches of 1,000 images. As in the authors'
+// code, the binary images are the same in each epoch, but the noise (ε and γ₀) is new. This noise affects the epoch at
+// which early stopping ends a run (mnist/results/README.md).
 func (r *trainingRun) validate(ctx context.Context, epoch int) (mean float64, err error) {
 	bound := model.Bound(r.Settings, r.network, func(x linalg.Matrix[float32], j, image int, _ *rand.Rand) {
 		pixels := random.Stream(r.Settings.Seed, "mnist validation pixels", image)

@@ -14,7 +14,7 @@ import (
 // A training run must match the oracle (oracle_test.go). The first case uses the default settings. In the second and
 // third cases, the learning rate is so large that the third epoch is worse than the second. The model must then contain
 // the weights after the second epoch, and the state must contain the weights after the third. In the last case, the
-// last batch of validation images is smaller than the others.
+// last batch of validation images is smaller than the other batches.
 func TestTrainMatchesTheOracle(t *testing.T) {
 	few := func(n int) string { return "-latent 2 -train 26 -batch 10 -data " + ownImages(t, n, 1) }
 	small, large := few(31), few(6*1100+5)

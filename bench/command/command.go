@@ -1,5 +1,5 @@
-// Package command runs the two experiments as programs: usage errors, exit statuses, signals, and files that a crash
-// does not damage.
+// Package command implements the common parts of the programs gaussian and mnist. It handles usage errors, exit
+// statuses and signals, and writes files that a crash does not damage.
 package command
 
 import (
@@ -56,7 +56,7 @@ func Run(ctx context.Context, name string, run Func, args []string, stdout, stde
 	return status
 }
 
-// An exit is an error with the exit status that it causes.
+// An exit is an error that determines the exit status of the program.
 type exit struct {
 	error
 	status int
@@ -65,12 +65,12 @@ type exit struct {
 // Usage returns an error about the command line. If a Func returns this error, the exit status is 2.
 func Usage(format string, args ...any) error { return exit{fmt.Errorf(format, args...), 2} }
 
-// Help returns a request to print a text on stdout and to exit with status 0.
+// Help returns an error that makes Run print text on stdout and return 0.
 func Help(text string) error { return exit{errors.New(text), 0} }
 
 // Parse parses the arguments of the program or subcommand f.Name(), such as "mnist train". It returns a usage error if
-// the arguments are invalid. If they contain -h, it returns a request to print the usage, the text about, which
-// describes the command and gives examples, and the flags.
+// the arguments are invalid. If they contain -h, it returns Help(text), where text consists of the usage line, the
+// argument about and the list of flags. The argument about describes the command and gives examples.
 func Parse(f *flag.FlagSet, about string, args []string) error {
 	f.SetOutput(io.Discard) // Run prints the error
 	err := f.Parse(args)
@@ -93,9 +93,9 @@ func Parse(f *flag.FlagSet, about string, args []string) error {
 // Temporary is the glob pattern of the names of temporary files. A process that was killed may leave such a file.
 const Temporary = ".*.tmp"
 
-// WriteFile writes a regular file. It writes the data to a temporary file in the same folder, syncs this file, and calls
-// place, which is os.Rename to replace an existing file, or os.Link to fail if the file exists. After a crash, the file
-// has either the old or the new contents.
+// WriteFile writes a regular file. It writes the data to a temporary file in the same folder, syncs this file, and
+// calls place. If place is os.Rename, WriteFile replaces an existing file. If place is os.Link, WriteFile returns an
+// error if the file exists. After a crash, the file has either the old or the new contents.
 func WriteFile(name string, data []byte, place func(temporary, name string) error) error {
 	if s, err := os.Lstat(name); err == nil && !s.Mode().IsRegular() {
 		return fmt.Errorf("cannot write %s: it is not a regular file", name)
@@ -103,7 +103,7 @@ func WriteFile(name string, data []byte, place func(temporary, name string) erro
 	temporary := filepath.Join(filepath.Dir(name), fmt.Sprintf(".%016x.tmp", rand.Uint64()))
 	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err == nil {
-		defer os.Remove(temporary) // os.Rename has removed the name
+		defer os.Remove(temporary) // has no effect after os.Rename
 		_, err = f.Write(data)
 		err = cmp.Or(err, f.Sync(), f.Close())
 	}

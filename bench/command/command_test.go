@@ -89,7 +89,7 @@ func TestAnUnavailableInstructionSetIsAUsageError(t *testing.T) {
 	}
 }
 
-// The first signal cancels the context, and the program ends on its own. A second signal ends the process.
+// The first signal cancels the context, so that the program can end normally. A second signal ends the process at once.
 func TestTheSecondSignalEndsTheProcess(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no signals for other processes")
@@ -116,7 +116,7 @@ func TestTheSecondSignalEndsTheProcess(t *testing.T) {
 		if c.second == 0 {
 			stdin.Close()
 		}
-		go func() { // repeats the signal, because the process may still be handling the first
+		go func() { // repeats the signal, because the process may still be handling the first signal
 			for c.second != 0 && p.Process.Signal(c.second) == nil {
 				time.Sleep(10 * time.Millisecond)
 			}

@@ -1,4 +1,4 @@
-// Package plot draws line charts as SVG, for the figures of both experiments.
+// Package plot draws line charts as SVG, for the figures of the experiments gaussian and mnist.
 package plot
 
 import (
@@ -39,7 +39,7 @@ type Chart struct {
 	LogX, LogY            bool
 	XTicks                []float64 // nil for round numbers
 	Width, Height         float64   // size of the frame in pixels; 0 for the default, 500×366
-	Equal                 bool      // a unit has the same length on both axes, which determines the height
+	Equal                 bool      // whether a unit has the same length on both axes; if so, Height is ignored
 	Series                []Series
 }
 
@@ -54,7 +54,7 @@ var shapes = []string{"m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", "m-4 -4h8v8h-8z", "
 // Sizes in pixels.
 const (
 	left, top, bottom = 84, 44, 60 // margins of the frame
-	glyph, fontSize   = 34, 13     // length of a line in the legend; size of the text
+	glyph, fontSize   = 34, 13     // length of a line in the legend, and size of the text
 )
 
 // SVG returns the chart as an SVG document.
@@ -64,7 +64,7 @@ func (c Chart) SVG() []byte { return Panels(1, c) }
 // Series with the same label have the same colour and marker. The legend on the right lists each label once. The first
 // chart determines the width of all charts.
 func Panels(columns int, charts ...Chart) []byte {
-	values := map[string][]float64{} // of all charts, by axis label
+	values := map[string][]float64{} // the values of all charts, by axis label
 	for _, c := range charts {
 		for _, s := range c.Series {
 			values[c.XLabel] = append(values[c.XLabel], s.X...)
@@ -75,7 +75,7 @@ func Panels(columns int, charts ...Chart) []byte {
 		}
 	}
 	var b bytes.Buffer
-	var legend []Series // the first series of each appearance
+	var legend []Series // a series for each colour and marker
 	width, x0, y0, end := cmp.Or(charts[0].Width, 500), 0.0, 0.0, 0.0
 	for i, c := range charts {
 		if i%columns == 0 {
@@ -89,7 +89,7 @@ func Panels(columns int, charts ...Chart) []byte {
 		x.from, x.to = x0+left, x0+left+width
 		y.from, y.to = y0+top+height, y0+top
 		c.drawFrame(&b, x, y)
-		var markers bytes.Buffer // in front of all lines
+		var markers bytes.Buffer // drawn in front of all lines
 		for _, s := range c.Series {
 			n := slices.IndexFunc(legend, func(l Series) bool { return l.Label == s.Label && s.Label != "" })
 			if n < 0 {
@@ -138,7 +138,7 @@ func (c Chart) drawFrame(b *bytes.Buffer, x, y axis) {
 	text(b, 0, 0, sideways, c.YLabel)
 }
 
-// draw draws a series at the points (xs, ys) with appearance number n.
+// draw draws a series at the points (xs[i], ys[i]). The number n selects its colour and marker shape.
 func (s Series) draw(b, markers *bytes.Buffer, n int, xs, ys []float64, x, y axis) {
 	colour, pen, fill := colours[n%len(colours)], `stroke-width="1.8"`, "none"
 	switch s.Style {
@@ -163,7 +163,7 @@ func (s Series) draw(b, markers *bytes.Buffer, n int, xs, ys []float64, x, y axi
 		move = "L"
 		if s.Error != nil && s.Error[i] > 0 {
 			low, foot := y.at(ys[i]-s.Error[i]), "m-4 0h8"
-			if !finite(low) { // the lower end is not positive, on a logarithmic axis
+			if !finite(low) { // on a logarithmic axis, the lower end is not positive
 				low, foot = y.from, ""
 			}
 			fmt.Fprintf(&bars, "M%.1f %.1fm-4 0h8m-4 0V%.1f%s", right, y.at(ys[i]+s.Error[i]), low, foot)
@@ -184,7 +184,7 @@ func text(b *bytes.Buffer, x, y float64, attributes, s string) {
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" %s>%s</text>`+"\n", x, y, attributes, html.EscapeString(s))
 }
 
-// textWidth returns an estimate of the width of s in pixels, which is too large for most texts.
+// textWidth returns an estimate of the width of s in pixels. For most texts, the estimate is too large.
 func textWidth(s string) float64 { return 0.58 * fontSize * float64(utf8.RuneCountInString(s)) }
 
 // An axis maps values to pixels.
@@ -221,9 +221,10 @@ var superscript = strings.NewReplacer("-", "⁻", "0", "⁰", "1", "¹", "2", "�
 
 func finite(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
 
-// newAxis returns an axis whose range contains the values, with a small margin. If ticks is nil, newAxis places at most
-// seven ticks at multiples of 1, 2 or 5 times a power of ten. On a logarithmic axis, it places them at 1, 2 and 5 times
-// the powers of ten, or at no more than eleven powers of ten if the axis contains at least three.
+// newAxis returns an axis whose range contains the values, with a small margin. If ticks is nil, newAxis chooses the
+// ticks. On a linear axis, it places at most seven ticks, at multiples of 1, 2 or 5 times a power of ten. On a
+// logarithmic axis that contains three or more powers of ten, it places at most eleven ticks, at powers of ten. On a
+// shorter logarithmic axis, it places ticks at 1, 2 and 5 times the powers of ten.
 func newAxis(logarithmic bool, ticks, values []float64) axis {
 	a := axis{log: logarithmic, min: math.Inf(1), max: math.Inf(-1), ticks: ticks}
 	for _, v := range values {
@@ -234,7 +235,7 @@ func newAxis(logarithmic bool, ticks, values []float64) axis {
 	if a.min > a.max { // no values
 		a.min, a.max = 0, 1
 	}
-	margin := cmp.Or(0.045*(a.max-a.min), 0.5) // the latter is for one value
+	margin := cmp.Or(0.045*(a.max-a.min), 0.5) // 0.5 if there is only one value
 	a.min, a.max = a.min-margin, a.max+margin
 	switch {
 	case ticks != nil:

@@ -1,4 +1,4 @@
-// Package progress prints for how much longer a computation will run.
+// Package progress prints the progress of a computation and its estimated remaining time.
 package progress
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Line prints the progress of a computation, first after a second. Its methods may be called concurrently.
+// A Line prints the progress of a computation at intervals. Its methods may be called concurrently.
 type Line struct {
 	w      io.Writer
 	start  time.Time
@@ -20,8 +20,8 @@ type Line struct {
 }
 
 // New returns a Line that prints to w. The argument done is the fraction of the work that was finished earlier, for
-// example by an interrupted run. The estimate of the remaining time ignores this work. Each line contains the result of
-// status for the time since the call to New.
+// example by an interrupted run. The estimate of the remaining time ignores this work. Each line contains the text that
+// status returns for the time since the call to New.
 func New(w io.Writer, done float64, status func(elapsed time.Duration) string) *Line {
 	return &Line{w: w, start: time.Now(), first: done, status: status, next: time.Second}
 }

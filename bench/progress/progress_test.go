@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Half of the work was finished earlier, and the rest takes 200 s.
+// In this test, half of the work was finished earlier, and the rest takes 200 s.
 func TestALineAppearsAfterASecondAndThenLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer

@@ -46,7 +46,7 @@ type Data struct {
 	Scatter []float64 // S_j = Σ_i (x_ij − x̄_j)²
 }
 
-// Add adds a dimension with the coordinates x of the N points.
+// Add adds a dimension to the dataset. The slice x contains the coordinate of each point in this dimension.
 func (d *Data) Add(x []float64) {
 	mean, scatter := 0.0, 0.0
 	for _, v := range x {
@@ -61,8 +61,8 @@ func (d *Data) Add(x []float64) {
 	d.Scatter = append(d.Scatter, scatter)
 }
 
-// Draw draws z ~ N(0, I) and n points x_i ~ N(z + Δ, Σ), and returns the statistics of the points. It stores the n
-// numbers of one dimension at a time.
+// Draw draws z ~ N(0, I) and n points x_i ~ N(z + Δ, Σ), and returns the statistics of the points. To save memory, it
+// holds the n coordinates of only one dimension at a time.
 func Draw(truth Theta, n int, rng *rand.Rand) (data Data) {
 	x := linalg.New[float64](1, n)
 	for j, sigma := range truth.Sigma {
@@ -91,8 +91,8 @@ func (d Data) LogEvidence(t Theta) (sum float64) {
 	return sum
 }
 
-// TiedLimit returns a lower bound on the gap log p_θ(D) − ELBO of an HVAE with tied tempering and q⁰ = N(0, I). It is
-// d(exp(ΔH/d) − 1) − ΔH for any number of steps, where ΔH = ½ Σ_j log(1 + N/σ_j²). See hvae.Tempering for the
+// TiedLimit returns a lower bound on the gap log p_θ(D) − ELBO of an HVAE with tied tempering and q⁰ = N(0, I). For any
+// number of steps, this bound is d(exp(ΔH/d) − 1) − ΔH, where ΔH = ½ Σ_j log(1 + N/σ_j²). See hvae.Tempering for the
 // derivation.
 func (d Data) TiedLimit(t Theta) float64 {
 	excess := 0.0 // ΔH
@@ -117,7 +117,7 @@ func (d Data) MaximumLikelihood() Theta {
 	return t
 }
 
-// Target is log p_θ(D, z) as a function of z, Δ and log σ on the tape,
+// Target is log p_θ(D, z) as a function of z, where Δ and log σ are variables on a tape:
 //
 //	log p_θ(D, z) = Σ_j −(N/2) log 2π − N log σ_j − S_j/2σ_j² − N/2σ_j² (z_j + Δ_j − x̄_j)²
 //	              + log N(z | 0, I).
@@ -135,7 +135,7 @@ type Target struct {
 
 var _ hvae.ClosedForm[float64] = Target{}
 
-// NewTarget returns the target of a dataset for Δ [d×1] and log σ [d×1]. It is valid until their tape is reset.
+// NewTarget returns the target of a dataset for Δ [d×1] and log σ [d×1]. It is valid until the tape of delta is reset.
 func NewTarget(data Data, delta, logSigma *ad.Var[float64]) (g Target) {
 	t := delta.Tape()
 	n := float64(data.N)

@@ -16,8 +16,8 @@ import (
 type Method struct {
 	Params    hvae.Params[float64] // the parameters to train; the first two are Δ and log σ
 	NoiseRows int                  // number of draws from N(0, 1) for one estimate of the bound
-	// ELBO returns estimates [1×n] of the evidence lower bound, one for each column of noise [NoiseRows×n], or the exact
-	// bound [1×1] of vb. The slice params contains Params as variables on a tape. ELBO is safe for concurrent use.
+	// ELBO returns estimates [1×n] of the evidence lower bound, one for each column of noise [NoiseRows×n], or, for vb,
+	// the exact bound [1×1]. The slice params contains Params as variables on a tape. ELBO is safe for concurrent use.
 	ELBO func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
 }
 
@@ -37,15 +37,15 @@ func (m *Method) add(name string, rows, cols int, start float64) {
 // MethodName matches the names that NewMethod accepts.
 var MethodName = regexp.MustCompile(`^(vb|(hvae|hvae-notemp|hvae-untied|nf)-k[1-9]\d{0,3})$`)
 
-// Parse returns the family and K of a method, such as "hvae-untied" and 10, or "vb" and 0.
+// Parse returns the family and K of a method: "hvae-untied" and 10 for hvae-untied-k10, or "vb" and 0 for vb.
 func Parse(name string) (family string, K int) {
 	family, digits, _ := strings.Cut(name, "-k")
 	K, _ = strconv.Atoi(digits)
 	return family, K
 }
 
-// NewMethod returns the named method for a dataset: vb, hvae-kK, hvae-notemp-kK, hvae-untied-kK or nf-kK, where K is the
-// number of steps or layers. Some initial values of the parameters are drawn from rng.
+// NewMethod returns the named method for a dataset: vb, hvae-kK, hvae-notemp-kK, hvae-untied-kK or nf-kK, where K is
+// the number of steps or layers. Only nf-kK draws initial values of parameters from rng.
 func NewMethod(name string, data Data, rng *rand.Rand) *Method {
 	family, K := Parse(name)
 	switch family {
@@ -96,13 +96,13 @@ func NewHVAE(data Data, K int, tempering string) *Method {
 }
 
 // NewPlanar returns the method of variational inference with a planar normalizing flow (Rezende and Mohamed,
-// Variational Inference with Normalizing Flows, 2015). The flow maps a draw z₀ from the prior N(0, I) of the model
-// through K layers
+// Variational Inference with Normalizing Flows, 2015). The flow maps a draw z₀ from the prior N(0, I) of the model to
+// z_K by K layers
 //
-//	f(z) = z + û tanh(wᵀz + b)    (their equation 10).
+//	f(z) = z + û tanh(wᵀz + b)    (their equation 10; for û, see PlanarFlow).
 //
-// The parameters are Δ, log σ, u, w and b, which all layers share. Initially, b is 0.1, and the elements of u and w are
-// drawn from N(0, 0.1²) truncated at two standard deviations. The bound is log p_θ(D, z_K) − log q_K(z_K), where
+// The parameters are Δ, log σ, u, w and b. All layers share u, w and b. Initially, b is 0.1, and the elements of u and
+// w are drawn from N(0, 0.1²) truncated at two standard deviations. The bound is log p_θ(D, z_K) − log q_K(z_K), where
 //
 //	log q_K(z_K) = log q⁰(z₀) − Σ_k log |det ∂f/∂z_{k−1}|    (their equation 13).
 func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
@@ -132,7 +132,7 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
 // [d×n] and the log determinants [1×n] of the Jacobian matrices ∂z_K/∂z. K must be at least 1.
 //
 // A layer is invertible if wᵀû ≥ −1. The appendix of Rezende and Mohamed therefore replaces u with û = u + (m − wᵀu)
-// w/‖w‖², where m = softplus(wᵀu) − 1. Hence wᵀû = m, and the determinant of a layer is (1 + m) − m·tanh² > 0.
+// w/‖w‖², where m = softplus(wᵀu) − 1. Hence wᵀû = m, and the determinant of a layer is (1 + m) − m tanh²(wᵀz + b) > 0.
 func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]) {
 	wu := ad.Dot(w, u)
 	m := ad.AddConst(ad.Softplus(wu), -1)
@@ -152,7 +152,8 @@ func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]
 }
 
 // NewMeanField returns the method of mean-field variational Bayes with q(z) = N(μ_Z, Σ_Z) and a diagonal Σ_Z. The
-// parameters are Δ, log σ, μ_Z (initially 0) and log σ_Z (initially 1). The bound E_q[log p_θ(D, z)] + H(q) is exact:
+// parameters are Δ, log σ, μ_Z (initially 0) and log σ_Z (initially 1). The bound E_q[log p_θ(D, z)] + H(q) has a
+// closed form:
 //
 //	E_q[log p_θ(D, z)] = log p_θ(D, μ_Z) − ½ Σ_j (1 + N/σ_j²) σ_Zj²,
 //	H(q) = Σ_j (log σ_Zj + ½ log 2πe).

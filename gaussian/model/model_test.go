@@ -11,7 +11,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// names contains the methods of the paper, and HVAE with untied tempering.
+// names lists the methods of the paper and HVAE with untied tempering.
 var names = strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb")
 
 var small = Config{Points: 100, Iterations: 250, Draws: 4, Rate: 1e-2, Seed: 3}
@@ -51,7 +51,7 @@ func TestAverage(t *testing.T) {
 	}
 }
 
-// An outcome must agree with its θ̂ and with the dataset of its seed.
+// The results in an outcome must agree with its θ̂ and with the dataset that the seed determines.
 func TestOutcomeDescribesItsEstimate(t *testing.T) {
 	for _, name := range names {
 		iterations := 0
@@ -80,7 +80,7 @@ func TestOutcomeDescribesItsEstimate(t *testing.T) {
 	}
 }
 
-// A run can be repeated, and depends on each setting and on the number of the dataset.
+// The outcome of Train must depend on the number of the dataset, on each setting, and on nothing else.
 func TestOutcomeDependsOnlyOnItsArguments(t *testing.T) {
 	train := func(c Config, k int) float64 {
 		o, err := c.Train(t.Context(), "hvae-k1", 2, k, func() {})
@@ -150,7 +150,7 @@ func TestStatisticsAvoidCancellation(t *testing.T) {
 	}
 }
 
-// The parameters must start at the values of the authors' code. The elements of u and w must be drawn from N(0, 0.1²)
+// The parameters must start at the values in the authors' code. The elements of u and w must be drawn from N(0, 0.1²)
 // truncated at ±0.2. The variance of this distribution is 0.1²·(1 − 4φ(2)/(2Φ(2) − 1)) = 0.1²·0.7737.
 func TestParametersStartAtTheAuthorsValues(t *testing.T) {
 	data := Data{Mean: make([]float64, 1000)} // in 1000 dimensions

@@ -12,8 +12,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// NewTrainer returns a trainer that maximises the ELBO of m with RMSProp, for batches of hvae.Draws, because there is
-// only one dataset.
+// NewTrainer returns a trainer that maximises the ELBO of m with RMSProp. Because m has only one dataset, a batch
+// consists of draws of the noise (hvae.Draws), not of data points.
 func NewTrainer(m *Method, rate float64, seed uint64) *hvae.Trainer[float64] {
 	t := hvae.NewTrainer(m.Params, hvae.RMSProp[float64]{Rate: rate}, func(b *hvae.Block[float64]) *ad.Var[float64] {
 		params := make([]*ad.Var[float64], len(m.Params))
@@ -36,8 +36,9 @@ type Config struct {
 	Seed       uint64
 }
 
-// Train trains a method on dataset number k in d dimensions, which does not depend on the method. Except for Seconds,
-// the outcome depends only on c, method, d and k. Train calls progress before each iteration. Its error names the run.
+// Train trains a method on dataset number k in d dimensions. All methods are trained on the same datasets. Except for
+// Seconds, the outcome depends only on c, method, d and k. Train calls progress before each iteration. If training
+// fails, the error contains the method, the number of the dataset and d.
 func (c Config) Train(ctx context.Context, method string, d, k int, progress func()) (o Outcome, err error) {
 	start := time.Now()
 	stream := func(use string) *rand.Rand { return random.Stream(c.Seed, "gaussian "+use, d, k) }
@@ -83,7 +84,7 @@ func squaredDistance(a, b []float64) (sum float64) {
 	return sum
 }
 
-// An Outcome is the result of training a method on a dataset, or an average over datasets.
+// An Outcome is the result of training a method on a dataset, or the average of such results over datasets.
 type Outcome struct {
 	Method      string  `json:"method"`
 	Dims        int     `json:"d"`
@@ -95,7 +96,7 @@ type Outcome struct {
 	ELBO        float64 `json:"elbo"`             // ELBO at θ̂, averaged over 10,000 draws
 	LogEvidence float64 `json:"log_evidence"`     // exact log p_θ̂(D)
 	Gap         float64 `json:"gap"`              // LogEvidence − ELBO
-	TiedLimit   float64 `json:"tied_limit"`       // lower limit of the gap of an HVAE with tied tempering at θ̂
+	TiedLimit   float64 `json:"tied_limit"`       // lower bound on the gap of an HVAE with tied tempering at θ̂
 	MLEDeltaErr float64 `json:"mle_delta_err"`    // DeltaErr of the maximum-likelihood estimate
 	MLESigmaErr float64 `json:"mle_sigma_err"`    // SigmaErr of the maximum-likelihood estimate
 	MLEEvidence float64 `json:"mle_log_evidence"` // log p(D) for the maximum-likelihood estimate
@@ -104,7 +105,7 @@ type Outcome struct {
 	Theta Theta `json:"-"` // θ̂; not averaged
 }
 
-// numbers returns pointers to the numeric results in o, without the standard error.
+// numbers returns pointers to all numeric results in o except ErrSE.
 func (o *Outcome) numbers() []*float64 {
 	return []*float64{&o.Err, &o.DeltaErr, &o.SigmaErr, &o.ELBO, &o.LogEvidence, &o.Gap, &o.TiedLimit,
 		&o.MLEDeltaErr, &o.MLESigmaErr, &o.MLEEvidence, &o.Seconds}

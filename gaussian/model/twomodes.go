@@ -16,10 +16,10 @@ import (
 //	p(x, z) = ½ N(z | −m, s²I) + ½ N(z | m, s²I),   m = (3, 0),   s = ½.
 //
 // Its integral over z is p(x) = 1. The barrier between the modes is about 17 nats high. At temperature 1, the mean
-// kinetic energy is only 1 nat, so paths rarely cross it.
+// kinetic energy is only 1 nat, so paths rarely cross the barrier.
 type TwoModes struct{}
 
-// LogJoint implements hvae.Target by log(½eᵘ + ½eᵛ) = v + softplus(u − v) − log 2.
+// LogJoint returns log(½eᵘ + ½eᵛ) = v + softplus(u − v) − log 2, where u and v are the log densities of the modes.
 func (TwoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	const sd = 0.5
 	mode := func(x float64) *ad.Var[float64] { // the log density of the mode at (x, 0)
@@ -30,8 +30,8 @@ func (TwoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.AddConst(ad.Add(v, ad.Softplus(ad.Sub(u, v))), -math.Ln2)
 }
 
-// A TwoModesFlow holds the settings of Algorithm 1 for the target TwoModes. The variational prior is q⁰ = N(−m,
-// PriorSD² I), around the left mode.
+// A TwoModesFlow holds the settings of Algorithm 1 for the target TwoModes. The variational prior q⁰ = N(−m, PriorSD²
+// I) is centred on the left mode.
 type TwoModesFlow struct {
 	Tempering    string  `json:"tempering"`      // "none", "fixed", or "untied" with equal α_k
 	PriorSD      float64 `json:"prior_sd"`       // standard deviation of q⁰
@@ -41,7 +41,7 @@ type TwoModesFlow struct {
 	K            int     `json:"k"`              // number of leapfrog steps, at least 1
 }
 
-// Draw runs Algorithm 1 on the tape t. It returns the flow and a sample of n draws, which are valid until t is reset.
+// Draw runs Algorithm 1 on the tape t. It returns the flow and a sample of n draws. They are valid until t is reset.
 func (f TwoModesFlow) Draw(t *ad.Tape[float64], n int, rng *rand.Rand) (*hvae.Flow[float64], hvae.Sample[float64]) {
 	noise := t.Matrix(4, n)
 	random.FillNormal(rng, noise)

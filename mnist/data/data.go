@@ -1,6 +1,6 @@
 // Package data provides the images of section 4.2 of the HVAE paper, the MNIST handwritten digits (LeCun, Cortes and
 // Burges). It downloads and reads MNIST's files, or reads other images of 28 × 28 pixels from files with the same names
-// and format. The file synthetic.go has built-in images, which need no files.
+// and format. The file synthetic.go draws built-in images, which need no files.
 package data
 
 import (
@@ -53,8 +53,8 @@ type Set struct {
 const MNIST, Synthetic = "mnist", "synthetic"
 
 // Load returns the built-in images if folder is Synthetic, and otherwise the images in the folder. If folder is "",
-// Load uses $HVAE_MNIST or, if that is not set, a folder in the user's cache. The files have MNIST's names, also with a
-// dot (train-images.idx3-ubyte), and may be compressed (.gz). Load downloads missing MNIST files into the folder.
+// Load uses $HVAE_MNIST or, if that is not set, a folder in the user's cache. The files must have MNIST's names, with a
+// hyphen or a dot before idx3, and may be compressed (.gz). Load downloads missing MNIST files into the folder.
 func Load(folder string, stderr io.Writer) (set Set, err error) {
 	set, err = LoadTest(folder, stderr)
 	if err != nil || set.Name == Synthetic {
@@ -71,7 +71,7 @@ func Load(folder string, stderr io.Writer) (set Set, err error) {
 	return set, err
 }
 
-// LoadTest is like Load, but ten times faster, because it sets Train and SHA256 only if folder is Synthetic.
+// LoadTest is like Load, but ten times faster. It sets Train and SHA256 only for the built-in images.
 func LoadTest(folder string, stderr io.Writer) (set Set, err error) {
 	set.Folder, err = locate(folder)
 	if err != nil {
@@ -115,8 +115,8 @@ func Split(train Images, seed uint64) (training, validation []int) {
 	return order[n:], order[:n]
 }
 
-// Binarise sets column j of x [784×B] to a random binary image. Pixel i is 1 with probability
-// exactly image[i]/255, independently of the other pixels.
+// Binarise sets column j of x [784×B] to a random binary image. Pixel i is 1 with probability exactly image[i]/255,
+// independently of the other pixels.
 func Binarise[T linalg.Float](x linalg.Matrix[T], j int, image []byte, rng *rand.Rand) {
 	for i, v := range image {
 		bit := T(0)
@@ -151,10 +151,11 @@ type file struct{ name, digest string }
 var (
 	trainFile   = file{"train-images-idx3-ubyte", "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"}
 	testFile    = file{"t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"}
-	mnistDigest = "626406b879f816a1a33f889ac0273780bee64e9fe8de6a2e9686114d049e77d8" // SHA256 of the Set of both files
+	mnistDigest = "626406b879f816a1a33f889ac0273780bee64e9fe8de6a2e9686114d049e77d8" // Set.SHA256 of MNIST
 )
 
-// load reads the images of a file in the folder or downloads it, unless the other file has images other than MNIST's.
+// load reads the images of a file in the folder. If the file is missing, load downloads it, unless the other file in
+// the folder contains images other than MNIST's.
 func (f file) load(folder string, other file, stderr io.Writer) (Images, error) {
 	images, err := f.read(folder)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -162,7 +163,7 @@ func (f file) load(folder string, other file, stderr io.Writer) (Images, error) 
 	}
 	others, err := other.read(folder)
 	if err == nil && digest(others) != other.digest {
-		return images, fmt.Errorf("%s has no file %s, and its other images are not MNIST's", folder, f.name)
+		return images, fmt.Errorf("%s has no file %s, and the images in its other file are not MNIST's", folder, f.name)
 	}
 	return f.download(folder, stderr)
 }
@@ -253,7 +254,7 @@ func (f file) download(folder string, stderr io.Writer) (images Images, err erro
 	return images, err
 }
 
-// get returns the first 64 MiB of the response to an HTTP request.
+// get returns the first 64 MiB of the response to a GET request.
 func get(address string) ([]byte, error) {
 	client := http.Client{Timeout: 10 * time.Minute} // enough for 10 MB at 20 kB/s
 	response, err := client.Get(address)

@@ -37,7 +37,7 @@ func compressed(b []byte) []byte {
 	return out.Bytes()
 }
 
-// folder writes files to a new folder.
+// folder writes files to a new folder and returns its path.
 func folder(t *testing.T, files map[string][]byte) (path string) {
 	t.Helper()
 	path = t.TempDir()
@@ -49,7 +49,7 @@ func folder(t *testing.T, files map[string][]byte) (path string) {
 	return path
 }
 
-// In all tests, two small files replace MNIST's: nine training images and two test images.
+// In all tests, two small files replace MNIST's files. They contain nine training images and two test images.
 func init() {
 	trainFile.digest, testFile.digest = digestOf(idx(9)), digestOf(idx(2))
 	mnistDigest = digestOf(append(idx(9), idx(2)...))
@@ -194,7 +194,7 @@ func TestLoadDownloadsTheMissingFile(t *testing.T) {
 	}
 }
 
-// The option -data must have priority over $HVAE_MNIST. A folder that the user specifies must not be created.
+// The option -data must have priority over $HVAE_MNIST. Load must not create a folder that the user specifies.
 func TestLoadFindsTheFolder(t *testing.T) {
 	own, typo := folder(t, map[string][]byte{train: idx(9), test: idx(2)}), filepath.Join(t.TempDir(), "typo")
 	file := filepath.Join(own, train)

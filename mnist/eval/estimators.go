@@ -73,8 +73,8 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 	return r, nil
 }
 
-// Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n], with a random stream for each image. So each
-// column of z is an exact draw from the posterior p_θ(z|x).
+// Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n], with a random stream for each image. Each
+// column of z is thus an exact draw from the posterior p_θ(z|x).
 func Simulate(c model.Checkpoint, n int, stream func(image int) *rand.Rand) (x, z matrix) {
 	x, z = linalg.New[float32](pixels, n), linalg.New[float32](c.Config.Latent, n)
 	streams := make([]*rand.Rand, n)
@@ -94,8 +94,8 @@ func Simulate(c model.Checkpoint, n int, stream func(image int) *rand.Rand) (x, 
 	return x, z
 }
 
-// importance returns e.Samples draws of log p̂_θ(x) for image x [784×1]. If z [ℓ×1] is given, an exact draw from the
-// posterior, the paths end at z and differ in their momenta.
+// importance returns e.Samples draws of log p̂_θ(x) for image x [784×1]. If z is not empty, it must be an exact draw
+// [ℓ×1] from the posterior. All paths then end at z, with different momenta.
 func (e *estimator) importance(ctx context.Context, t *ad.Tape[float32], x, z matrix, rng *rand.Rand,
 ) (logs []float64, err error) {
 	const atOnce = 48 // number of samples on the tape, a multiple of the SIMD vector length
@@ -151,7 +151,7 @@ func (e *estimator) sampler(x matrix) *hvae.AIS[float32] {
 	}
 }
 
-// streams returns n random streams, whose keys consist of the purpose, the given indices and 0, …, n − 1.
+// streams returns n random streams. The key of stream i consists of the purpose, the given indices and i.
 func (e *estimator) streams(n int, purpose string, index ...int) (all []*rand.Rand) {
 	for i := range n {
 		all = append(all, random.Stream(e.Seed, purpose, append(index, i)...))
@@ -159,11 +159,11 @@ func (e *estimator) streams(n int, purpose string, index ...int) (all []*rand.Ra
 	return all
 }
 
-// tune sets the step sizes of the Markov kernels. It uses 16 binary images that are not evaluated, because the bounds
-// would be biased: validation images of the training run or, if the evaluated images are simulated, other such images.
+// tune sets the step sizes of the Markov kernels. It uses 16 validation images of the training run or, if the evaluated
+// images are simulated, 16 other simulated images. Tuning on the evaluated images would bias the bounds.
 func (e *estimator) tune(ctx context.Context) (err error) {
 	const n = 16
-	const kernels = 50 // if Steps is small, repeat the kernels until a chain has applied about this many
+	const kernels = 50 // if Steps is small, repeat the kernels until a chain has applied about this many kernels
 	var x matrix
 	if e.Set == nil {
 		x, _ = Simulate(e.model, n, func(i int) *rand.Rand { return random.Stream(e.Seed, "mnist ais tuning simulated", i) })

@@ -28,12 +28,12 @@ type Evaluation struct {
 	Images  int    `json:"images"`
 	Samples int    `json:"samples"`
 	Runs    int    `json:"runs"`
-	Data    string `json:"data"`       // name of the images, or simulated
-	Trained string `json:"trained_on"` // name of the training images; "" if the checkpoint lacks it
+	Data    string `json:"data"`       // name of the dataset, or "simulated"
+	Trained string `json:"trained_on"` // name of the training dataset; "" if the checkpoint lacks it
 
-	// Both are undefined if any tail shape is NaN or infinite, for example with fewer than 100 samples.
+	// TailShape and HeavyTails are undefined if any tail shape is not finite, for example with fewer than 100 samples.
 	TailShape  Number `json:"tail_shape"`         // of the importance weights (hvae.Evidence)
-	HeavyTails Number `json:"heavy_tails"`        // fraction of heavy tails, which indicate unreliable estimates
+	HeavyTails Number `json:"heavy_tails"`        // fraction of estimates with heavy tails, which are unreliable
 	Diverged   int    `json:"diverged,omitempty"` // number of samples that have diverged
 
 	// An upper bound on log p(x) for simulated images, from paths that end at exact posterior draws (hvae.ReverseHIS).
@@ -52,7 +52,7 @@ type Evaluation struct {
 	UpperSE    Number `json:"upper_se,omitzero"`
 	Gap        Number `json:"gap,omitzero"` // Upper − Lower
 	GapSE      Number `json:"gap_se,omitzero"`
-	Missed     Number `json:"missed,omitzero"` // Lower + NLL: importance sampling misses this much or more
+	Missed     Number `json:"missed,omitzero"` // Lower + NLL; the NLL is too high by at least this much
 	MissedSE   Number `json:"missed_se,omitzero"`
 	Acceptance Number `json:"acceptance,omitzero"`
 
@@ -77,12 +77,13 @@ type Options struct {
 }
 
 // Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if ctx is done, or if the
-// ELBO or the NLL is infinite. Chains need a Set with training images, on which their step sizes are tuned.
+// ELBO or the NLL is infinite. To tune step sizes for chains, Evaluate needs training images in o.Set, unless o.Set is
+// nil.
 func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writer) (Evaluation, error) {
 	began := time.Now()
 	estimates, err := estimateAll(ctx, &estimator{model: c, Options: o}, stderr)
 	if ctx.Err() != nil {
-		err = fmt.Errorf("%w during the evaluation of %d images, which is not saved", context.Cause(ctx), o.N)
+		err = fmt.Errorf("%w during the evaluation of %d images; no results are saved", context.Cause(ctx), o.N)
 	}
 	if err != nil {
 		return Evaluation{}, err
@@ -97,7 +98,7 @@ func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writ
 	return e, nil
 }
 
-// estimateAll returns the estimates for all images in the first run, in the second run, and so on.
+// estimateAll returns the estimates for all images in all runs, ordered by run and then by image.
 func estimateAll(ctx context.Context, e *estimator, stderr io.Writer) ([]estimate, error) {
 	line := progress.New(stderr, 0, func(time.Duration) string { return fmt.Sprintf("evaluating %d images", e.N) })
 	if e.Chains > 0 {

@@ -58,7 +58,7 @@ func TestStepSizesAreTunedOnValidationImages(t *testing.T) {
 	}
 }
 
-// The bounds must be log (1/n Σ p̂) and −log (1/n Σ 1/p̂), where the sums are over n chains that run forward and backward.
+// The bounds must be log (1/n Σ p̂) and −log (1/n Σ 1/p̂), with sums over n forward and n reverse chains.
 func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	const chains = 8
 	e := &estimator{model: checkpoint(vae), Options: Options{Samples: 1, Steps: 2, Chains: chains}, stepSizes: []float64{0.6}}
@@ -86,7 +86,7 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	}
 }
 
-// Without a flow, p̂ is p(x, z)/q(z|x) at the exact draw z, for all momenta.
+// Without a flow, p̂ must be p(x, z)/q(z|x) for all momenta, where z is the exact draw at the end of the paths.
 func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 	x, z := Simulate(checkpoint(vae), 1, stream)
 	e := &estimator{model: checkpoint(vae), Options: Options{Samples: 50}}
@@ -106,7 +106,7 @@ func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 	}
 }
 
-// Two images have these bounds in three runs.
+// In this test, two images have three runs each. Standard errors must be computed from the two means over runs.
 func TestStandardErrorsAreOverImages(t *testing.T) {
 	of := func(lower, upper float64) estimate { return estimate{lower: lower, upper: upper} }
 	o := Options{Set: new(data.Set), N: 2, Runs: 3, Chains: 1}

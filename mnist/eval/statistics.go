@@ -19,7 +19,7 @@ func (n Number) MarshalJSON() ([]byte, error) {
 }
 
 func (n *Number) UnmarshalJSON(b []byte) error {
-	*n = undefined // null does not change this value
+	*n = undefined // the result for null
 	return json.Unmarshal(b, (*float64)(n))
 }
 
@@ -27,13 +27,13 @@ var undefined = Number(math.NaN())
 
 func finite(n Number) bool { return n-n == 0 }
 
-// MeanSE returns the mean of x and its standard error, which is NaN for a single value.
+// MeanSE returns the mean of x and its standard error. For a single value, the standard error is NaN.
 func MeanSE(x []float64) (mean, se Number) {
 	m, s := linalg.MeanSE(x)
 	return Number(m), Number(s)
 }
 
-// MeanSD returns the mean and the sample standard deviation of x, which is NaN for a single value.
+// MeanSD returns the mean and the sample standard deviation of x. For a single value, the standard deviation is NaN.
 func MeanSD(x []float64) (mean, sd Number) {
 	mean, se := MeanSE(x)
 	return mean, se * Number(math.Sqrt(float64(len(x))))
@@ -52,7 +52,7 @@ func PlusMinus(v, err Number) string {
 	return fmt.Sprintf("%v ± %.2f", v, err)
 }
 
-// means returns the mean of a value over each group of estimates.
+// means returns, for each group, the mean of value(e) over the estimates e of the group.
 func means(groups [][]estimate, value func(e estimate) float64) (all []float64) {
 	for _, group := range groups {
 		mean := 0.0

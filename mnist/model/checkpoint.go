@@ -43,8 +43,8 @@ const (
 	digestKey        = "sha256" // key of the digest in the metadata; older files lack it
 )
 
-// digest returns the hexadecimal SHA-256 of a line "key=value\n" for each other key of the metadata, sorted by key,
-// followed by the bytes after the header.
+// digest returns the hexadecimal SHA-256 of a text followed by data, the bytes after the header. The text has a line
+// "key=value\n" for each key of the metadata except digestKey, sorted by key.
 func digest(meta map[string]string, data []byte) string {
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
@@ -56,7 +56,7 @@ func digest(meta map[string]string, data []byte) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// numbers returns pointers to the fields that the metadata contain as JSON, by their keys.
+// numbers returns a map from keys of the metadata to the fields of c that the metadata contain as JSON.
 func (c *Checkpoint) numbers() map[string]any {
 	return map[string]any{
 		"K": &c.Config.K, "latent": &c.Config.Latent, "vary_eps": &c.Config.VaryEps,
@@ -100,8 +100,8 @@ func (c Checkpoint) Encode() []byte {
 	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header, data)
 }
 
-// DecodeCheckpoint decodes the contents of model.safetensors. It returns an error if the file is damaged or describes
-// another model than its tensors. It allocates O(len(b)) bytes, even if damaged metadata describe a huge model.
+// DecodeCheckpoint decodes the contents of model.safetensors. It returns an error if the file is damaged, or if its
+// tensors do not fit its metadata. It allocates O(len(b)) bytes, even if damaged metadata describe a huge model.
 func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	c := Checkpoint{Network: new(Network[float32])}
 	if len(b) < 8 || binary.LittleEndian.Uint64(b) > uint64(len(b)-8) {
@@ -166,7 +166,7 @@ func (c *Checkpoint) setTensors(entries map[string]entry, data []byte) error {
 			return fmt.Errorf("the tensor %s is %.80s, want %v (type, shape and place in %d bytes)",
 				p.Name, fmt.Sprint(got), want, len(data))
 		}
-		p.Value = linalg.New[float32](p.Value.Rows, p.Value.Cols) // only now, because the file contains its elements
+		p.Value = linalg.New[float32](p.Value.Rows, p.Value.Cols) // only after the check that data is large enough
 		for i := range p.Value.Data {
 			bits := binary.LittleEndian.Uint32(data[begin+4*i:])
 			p.Value.Data[p.index(i)] = math.Float32frombits(bits)

@@ -28,7 +28,7 @@ func join(header string, data []byte) []byte {
 	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), []byte(header), data)
 }
 
-// withoutDigest returns a file that differs in the name of the digest's key, so that changes of the file are not noticed.
+// withoutDigest returns the parts of a checkpoint whose digest has another key, so that changes are not detected.
 func withoutDigest() (header string, data []byte) {
 	header, data = split(testCheckpoint().Encode())
 	return strings.Replace(header, `"sha256"`, `"digest"`, 1), data
@@ -82,7 +82,7 @@ func TestCheckpointsAreUnchangedAfterReadingAndWriting(t *testing.T) {
 	}
 }
 
-// Other programs may write the tensors in another order. In this test, the first two tensors are exchanged.
+// Other programs may write the tensors in another order. In this test, the first two tensors are swapped.
 func TestTensorsMayHaveAnotherOrder(t *testing.T) {
 	header, data := withoutDigest()
 	header = strings.NewReplacer("[0,1600]", "[64,1664]", "[1600,1664]", "[0,64]").Replace(header)
@@ -160,7 +160,7 @@ func TestFlippedBitsAreNoticed(t *testing.T) {
 		b[at] ^= 1 << bit
 		c, err := DecodeCheckpoint(b)
 		b[at] ^= 1 << bit
-		if err == nil && !bytes.Equal(c.Encode(), b) { // names of keys in the header may differ in case
+		if err == nil && !bytes.Equal(c.Encode(), b) { // the JSON decoder ignores the case of keys
 			t.Errorf("DecodeCheckpoint accepts a file in which bit %d of byte %d is flipped", bit, at)
 		}
 	}

@@ -18,7 +18,7 @@ type Config struct {
 	VaryEps   bool   `json:"vary-eps"`  // whether each leapfrog step has separate step sizes ε
 	Latent    int    `json:"latent"`    // ℓ, the number of latent dimensions
 
-	Draws      int  `json:"draws"`      // L of the training bound (Network.ELBO); 0 for one draw, or VAEBound for a VAE
+	Draws      int  `json:"draws"`      // L, draws per image in Network.ELBO; 0 for one draw or, for a VAE, VAEBound
 	Importance bool `json:"importance"` // whether the bound is the logarithm of the mean of p̂
 
 	Eps   float64 `json:"eps"`   // initial ε of the flow; 0 for the default value
@@ -50,7 +50,7 @@ func (c Config) Check() error {
 	return nil
 }
 
-// String returns a short name such as "hvae, K = 5, free tempering, ε varied".
+// String returns a short description such as "hvae, K = 5, free tempering, ε varied".
 func (c Config) String() string {
 	s := c.Kind
 	if c.Kind == "hvae" {
@@ -70,10 +70,10 @@ func (c Config) String() string {
 	return s
 }
 
-// StepCost returns the number of multiply-adds of a training step for one image. A forward pass takes e of them in the
-// encoder (c of them in conv1, which needs no gradient of its input) and d in the decoder. A step takes 3e − c + 3d
-// for K = 0 and otherwise 3e − c + 6(K + 1)d, because ∇U takes 2d at each of K + 1 points, and its derivative takes 4d.
-// With L draws per image, the decoder's part is multiplied by L.
+// StepCost returns the number of multiply-adds of a training step for one image. A forward pass takes e multiply-adds
+// in the encoder, including c in conv1, and d in the decoder. Conv1 needs no input gradient. A step takes 3e − c + 3d
+// for K = 0 and otherwise 3e − c + 6(K + 1)d, because ∇U takes 2d at each of K + 1 points, and the derivative of ∇U
+// takes 4d. With L draws per image, the decoder's part is multiplied by L.
 func (c Config) StepCost() int {
 	decoder := conv1.MultiplyAdds() + conv2.MultiplyAdds() + conv3.MultiplyAdds() + hidden*(code+c.Latent)
 	encoder, passes := decoder+hidden*c.Latent, 3

@@ -12,8 +12,8 @@ import (
 )
 
 // A golden holds reference values of a model from testdata/golden.json. The script testdata/golden.py computed them
-// with PyTorch's convolutions and derivatives in float64. All inputs come from a hash v(t, i) of two integers, which is
-// the function goldenValue. With ℓ = 3, element i of tensor t, in the order and layout of a checkpoint, is
+// with PyTorch's convolutions and derivatives in float64. All inputs come from goldenValue, a hash v(t, i) of two
+// integers. All models have ℓ = 3. Element i of tensor t, in the order and layout of a checkpoint, is
 //
 //	weights               v(t, i)·√(12/n), where n is the product of all entries of the shape except the first
 //	biases                v(t, i)/5
@@ -22,8 +22,8 @@ import (
 //	flow.log_temperature  v(t, i) − 1
 //	flow.log_momentum_sd  v(t, i) − 1
 //
-// The batch contains two images, b = 0 and 1. Pixel i of image b is 1 if v(100+b, i) > 0.1, else 0. Column j of the noise
-// is ε_i = √12·v(200+j, i) and γ₀_i = √12·v(300+j, i).
+// The batch contains two images, b = 0 and 1. Pixel i of image b is 1 if v(100+b, i) > 0.1, else 0. In column j of the
+// noise, ε_i = √12·v(200+j, i) and γ₀_i = √12·v(300+j, i).
 type golden struct {
 	ELBO          []float64                    `json:"elbo"`           // for each image
 	LogEstimate   []float64                    `json:"log_estimate"`   // log p̂ for each draw

@@ -13,7 +13,7 @@ import (
 )
 
 // A param is a parameter of a network. A checkpoint stores it as a tensor in PyTorch's layout, in which images are
-// flattened as (channel, row, column). In the matrix Value, they are flattened as (row, column, channel).
+// flattened as (channel, row, column). In the matrix Value, images are flattened as (row, column, channel).
 type param[T linalg.Float] struct {
 	hvae.Param[T]
 	shape        []int   // of the tensor
@@ -21,10 +21,10 @@ type param[T linalg.Float] struct {
 	mean, spread float64 // mean and standard deviation of the initial elements
 }
 
-// An axis of a tensor has size elements, which are stride elements apart in param.Value.Data.
+// An axis holds the size of an axis of a tensor, and the stride between its elements in param.Value.Data.
 type axis struct{ size, stride int }
 
-// newParam returns a parameter without elements, whose matrix and tensor have the same layout.
+// newParam returns a parameter without elements. Its matrix and its tensor have the same layout.
 func newParam[T linalg.Float](name string, mean, spread float64, shape ...int) *param[T] {
 	size := 1
 	for _, n := range shape {
@@ -55,8 +55,8 @@ func dense[T linalg.Float](name string, out, in int) layer[T] {
 	return layer[T]{weight: weight, bias: newParam[T](name+".bias", 0, 0, out)}
 }
 
-// convolution returns a layer for a convolution or its transpose, whose output has the given number of channels. Both
-// have weights of the same shape, (out, in, 5, 5), where in and out refer to the convolution.
+// convolution returns a layer for the convolution g or its transpose. The argument channels is the number of output
+// channels of the layer. The weight has the shape (out, in, 5, 5) in both cases, where in and out refer to g.
 func convolution[T linalg.Float](name string, g *conv.Geometry, channels int) layer[T] {
 	spread := 1 / math.Sqrt(float64(g.In()+g.Out()))
 	weight := newParam[T](name+".weight", 0, spread, g.OutC, g.InC, g.KernelH, g.KernelW)
@@ -65,8 +65,9 @@ func convolution[T linalg.Float](name string, g *conv.Geometry, channels int) la
 	return layer[T]{weight: weight, bias: newParam[T](name+".bias", 0, 0, channels)}
 }
 
-// The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4, with TensorFlow's padding SAME: 1 pixel
-// before and 2 pixels after each row and column or, in conv3, 2 on all sides. The decoder applies their transposes.
+// The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4, with TensorFlow's padding SAME. It adds 1
+// pixel before and 2 pixels after each row and column; in conv3, it adds 2 pixels on all sides. The decoder applies
+// their transposes.
 var (
 	conv1 = conv.Same(28, 28, 1, 16, 5, 2)
 	conv2 = conv.Same(14, 14, 16, 32, 5, 2)
@@ -90,7 +91,7 @@ type Network[T linalg.Float] struct {
 	dynamics hvae.Flow[T]                                                 // the flow on a tape, without a target
 }
 
-// describe returns a network whose parameters have no elements.
+// describe returns a network whose parameters have names, shapes and initial distributions, but no elements.
 func describe[T linalg.Float](c Config) *Network[T] {
 	n := &Network[T]{Config: c}
 	e, d, f := &n.encoder, &n.decoder, &n.flow
@@ -148,14 +149,14 @@ func New[T linalg.Float](c Config, outputBias float64, seed uint64) *Network[T] 
 	return n
 }
 
-// layers returns the layers in the order of a checkpoint.
+// layers returns the layers in the order of their tensors in a checkpoint.
 func (n *Network[T]) layers() [11]*layer[T] {
 	e, d := &n.encoder, &n.decoder
 	return [...]*layer[T]{&e.conv1, &e.conv2, &e.conv3, &e.hidden, &e.mean, &e.std,
 		&d.hidden, &d.expand, &d.deconv1, &d.deconv2, &d.deconv3}
 }
 
-// params returns the parameters in the order of a checkpoint.
+// params returns the parameters in the order of their tensors in a checkpoint.
 func (n *Network[T]) params() (all []*param[T]) {
 	for _, l := range n.layers() {
 		all = append(all, l.weight, l.bias)
@@ -169,7 +170,7 @@ func (n *Network[T]) params() (all []*param[T]) {
 	return all
 }
 
-// Params returns the parameters in the order of a checkpoint.
+// Params returns the parameters in the order of their tensors in a checkpoint.
 func (n *Network[T]) Params() (all []*hvae.Param[T]) {
 	for _, p := range n.params() {
 		all = append(all, &p.Param)
@@ -177,13 +178,13 @@ func (n *Network[T]) Params() (all []*hvae.Param[T]) {
 	return all
 }
 
-// SetEncoderAndDecoder makes n use the encoder and decoder of another network with the same ℓ. It copies nothing.
+// SetEncoderAndDecoder makes n use the encoder and decoder of another network with the same ℓ. It does not copy them.
 func (n *Network[T]) SetEncoderAndDecoder(other *Network[T]) {
 	n.encoder, n.decoder = other.encoder, other.decoder
 }
 
-// On returns the network on a tape, where record, such as the method Var of a block, returns the variable of each
-// parameter. The network is valid until the tape is reset.
+// On returns a copy of the network on a tape. The argument record, such as the method Var of a block, returns the
+// variable of a parameter on this tape. The copy is valid until the tape is reset.
 func (n Network[T]) On(record func(p *hvae.Param[T]) *ad.Var[T]) *Network[T] {
 	for _, l := range n.layers() {
 		l.w, l.b = record(&l.weight.Param), record(&l.bias.Param)
@@ -205,7 +206,7 @@ func (n Network[T]) On(record func(p *hvae.Param[T]) *ad.Var[T]) *Network[T] {
 	return &n
 }
 
-// Const returns the network on tape t, where its parameters are constants.
+// Const returns a copy of the network whose parameters are constants on the tape t.
 func (n *Network[T]) Const(t *ad.Tape[T]) *Network[T] {
 	return n.On(func(p *hvae.Param[T]) *ad.Var[T] { return t.Const(p.Value) })
 }

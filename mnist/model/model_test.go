@@ -169,7 +169,7 @@ func TestTemperingStartsTied(t *testing.T) {
 	}
 }
 
-// The validation ELBO increases until the best epoch, stays the same for one epoch, and then drops.
+// In this test, the validation ELBO increases until the best epoch, stays the same for one epoch, and then drops.
 func TestTrainingEndsPatienceEpochsAfterTheFirstBest(t *testing.T) {
 	const patience = 2
 	for best := 1; best <= 3; best++ {

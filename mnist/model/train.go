@@ -9,10 +9,11 @@ import (
 )
 
 // BlockSize returns the number of images in each block of a batch of n images. With leapfrog steps, a block has 16
-// columns (one SIMD vector of float32), because their activations fit into a core's cache. Without leapfrog steps,
-// larger blocks are faster, because each block reads all weights: mostly an even number of blocks of at most 64 images.
+// columns (one SIMD vector of float32), whose activations fit into a core's cache. Without leapfrog steps, larger
+// blocks are faster, because each block reads all weights. With one draw per image, BlockSize then divides the batch
+// into blocks of at most 64 images, usually an even number of blocks.
 func (c Config) BlockSize(n int) int {
-	const vector, quarter, largest = 16, 4, 64 // quarter of a vector
+	const vector, quarter, largest = 16, 4, 64 // quarter is a quarter of a vector
 	switch {
 	case c.K > 0:
 		return max(1, vector/max(1, c.Draws))
@@ -23,8 +24,8 @@ func (c Config) BlockSize(n int) int {
 	return (n + quarter*blocks - 1) / (quarter * blocks) * quarter
 }
 
-// Bound returns the bound that training maximises (Algorithm 2). The function binarise sets column j of x [784×B] to a
-// binarisation of an image with random numbers from rng, and must be safe for concurrent use.
+// Bound returns the bound that training maximises (Algorithm 2). The function binarise binarises an image with random
+// numbers from rng and stores the result in column j of x [784×B]. The function must be safe for concurrent use.
 func Bound[T linalg.Float](s Settings, n *Network[T], binarise func(x linalg.Matrix[T], j, image int, rng *rand.Rand),
 ) hvae.Bound[T] {
 	return func(b *hvae.Block[T]) *ad.Var[T] {
