@@ -98,6 +98,13 @@ func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 		number := func(key string) string { return fmt.Sprintf("%.2f ± %.2f", got[key], got[key+"_se"]) }
 		want := fmt.Sprintf("annealed importance sampling, 32 steps, 12 chains, acceptance %.2f (± standard errors over images)\nlog p(x) ≥ %s\n", got["acceptance"], number("lower"))
 		lower := got["lower"].(float64)
+		mean := 0.0
+		for _, v := range got["image_lower"].([]any) {
+			mean += v.(float64) / float64(c.images)
+		}
+		if !(math.Abs(mean-lower) <= 1e-9) {
+			t.Errorf("%s: the lower bounds of the images are %v, but their mean is %v", flags, got["image_lower"], lower)
+		}
 		if missed := got["missed"].(float64); !(math.Abs(lower-exact) <= tight) || !(math.Abs(missed-(lower+got["nll"].(float64))) <= 1e-9) {
 			t.Errorf("%s: the lower bound is %.3f, with missed = %v and nll = %v, but log p(x) is %.3f", flags, lower, missed, got["nll"], exact)
 		}
@@ -121,9 +128,9 @@ func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 				}
 			}
 		}
-		fields := 28
+		fields := 29
 		if c.annealing == "-simulated" {
-			fields = 32
+			fields = 33
 		}
 		want += fmt.Sprintf("the importance-sampling estimate is %s below the lower bound\n", number("missed"))
 		if a := got["acceptance"].(float64); !(a > 0.4 && a < 0.9) || got["method"] != "ais" || got["steps"] != 32.0 || got["chains"] != 12.0 || len(got) != fields {

@@ -56,9 +56,10 @@ type Evaluation struct {
 	MissedSE   Number `json:"missed_se,omitzero"`
 	Acceptance Number `json:"acceptance,omitzero"`
 
-	Seconds   float64   `json:"seconds"`
-	ImageELBO []float64 `json:"image_elbo,omitempty"` // nil if a sample has diverged
-	ImageNLL  []float64 `json:"image_nll,omitempty"`
+	Seconds    float64   `json:"seconds"`
+	ImageELBO  []float64 `json:"image_elbo,omitempty"` // nil if a sample has diverged
+	ImageNLL   []float64 `json:"image_nll,omitempty"`
+	ImageLower []float64 `json:"image_lower,omitempty"` // lower bounds from annealed importance sampling
 }
 
 const simulated = "simulated" // Evaluation.Data for images drawn from the model
@@ -162,7 +163,8 @@ func summarise(o Options, estimates []estimate) Evaluation {
 	}
 	if o.Chains > 0 {
 		e.Method, e.Steps, e.Chains = "ais", o.Steps, o.Chains
-		e.Lower, e.LowerSE = overImages(func(x estimate) float64 { return x.lower })
+		e.ImageLower = means(images, func(x estimate) float64 { return x.lower })
+		e.Lower, e.LowerSE = MeanSE(e.ImageLower)
 		e.Upper, e.UpperSE = overImages(func(x estimate) float64 { return x.upper })
 		e.Gap, e.GapSE = overImages(func(x estimate) float64 { return x.upper - x.lower })
 		e.Missed, e.MissedSE = overImages(func(x estimate) float64 { return x.lower - x.Log })
