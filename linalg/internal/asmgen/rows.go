@@ -171,7 +171,7 @@ func (w *assembler) addColumns(n int) {
 	}
 }
 
-// addFourColumns emits code of AVX2 that adds four columns to the sums of four rows. It multiplies the rows, transposes
+// addFourColumns emits AVX2 code that adds four columns to the sums of four rows. It multiplies the rows, transposes
 // the 4×4 matrix of products and adds its rows. To transpose, it interleaves pairs of rows and combines halves.
 func (w *assembler) addFourColumns() {
 	for i := range 4 {
