@@ -1065,8 +1065,8 @@ func trueParameters(r *report) {
 // figure1a checks the paper's statement "as the dimension increases, HVAE performs best in parameter estimation. The VB
 // method suffers most on prediction of Δ as the dimension increases, whereas the NF method does poorly on predicting
 // Σ". The check reads our stored results, because the experiment takes minutes. In the figure, the lines of HVAE and VB
-// cross between d = 51 and 60. For d = 60, go run ./gaussian -d 60 -methods hvae-k1,vb prints the errors 60 ± 3 and 71
-// ± 2.
+// cross between d = 51 and 60. For d = 60, the command go run ./gaussian -d 60 -methods hvae-k1,vb prints the errors 60
+// ± 3 and 71 ± 2.
 func figure1a(r *report) {
 	r.statement("figure 1a, fig:all_methods",
 		"for large d, HVAE performs best; VB's error is in Δ, the planar flow's error is in Δ and Σ (stored results)")
@@ -1130,8 +1130,8 @@ func bernoulliPixels(r *report) {
 
 // networks checks the numbers of weights. The inference network has "three convolutional layers, each with filters of
 // size 5 × 5 and a stride of 2", with 16, 32 and 32 feature maps, and a "hidden dimension n_h = 450". The generative
-// network "mirrors this structure in reverse". The flow adds only ε and β₀ or α, because they need not be "outputs of
-// the inference network". (A test of package mnist/model compares the networks with PyTorch.)
+// network "mirrors this structure in reverse". The flow adds only ε and either β₀ or α, because these parameters need
+// not be "outputs of the inference network". (A test of package mnist/model compares the networks with PyTorch.)
 func networks(r *report) {
 	r.corrected("", `"the generative network, or encoder"`,
 		"the number of weights follows from the layers; the generative network is the decoder")
@@ -1226,8 +1226,8 @@ func trainingProtocol(r *report) {
 // importanceNLL checks the paper's statement "we estimate out-of-sample negative log likelihoods (NLLs) using 1000
 // importance samples from the HVAE approximate posterior". The check draws p̂(x) for one image with a VAE and HVAEs of
 // latent dimension ℓ = 1, so log p(x) is known by quadrature. The mean of p̂(x) must be p(x). By Jensen's inequality,
-// the mean of the logarithm of an average of draws is then at most log p(x). For one draw, it must be below log p(x).
-// The draws are computed in float32, as in the program mnist.
+// the mean of the logarithm of an average of draws is then at most log p(x). The mean of log p̂(x) for one draw must be
+// below log p(x). The draws are computed in float32, as in the program mnist.
 func importanceNLL(r *report) {
 	r.statement("",
 		"importance samples from the HVAE's posterior estimate p(x) without bias, so the NLL is estimated from above")
@@ -1362,7 +1362,7 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow, and evidence
 }}
 
 // tiedEntropy checks tied flows with a normal target. Then (z_K, ρ_K) is normal with the covariance AAᵀ (see
-// affineMap), whose determinant must be Π q_j², where q_j are the standard deviations of q⁰. The gap (see affineGap)
+// affineMap). Let q_j be the standard deviations of q⁰. The determinant of AAᵀ must be Π q_j². The gap (see affineGap)
 // must be above ℓ(exp(ΔH/ℓ) − 1) − ΔH, where ΔH = Σ_j log(q_j/sd_j) is the entropy of q⁰ minus the entropy of the
 // posterior.
 //
@@ -1418,8 +1418,8 @@ func untiedEstimates(r *report) {
 	}
 }
 
-// reverseEstimates checks E[1/p̂(x)] = 1/p(x) for the paths that end at an exact draw z of the posterior and ρ ~ N(0,
-// I). Here, q⁰ = N(0.2, 0.8²I) is narrower than in the other checks, so that the variance of 1/p̂(x) is finite.
+// reverseEstimates checks E[1/p̂(x)] = 1/p(x) for paths that end at (z, ρ), where z is an exact draw from the posterior
+// and ρ ~ N(0, I). Here, q⁰ = N(0.2, 0.8²I) is narrower than in the other checks, so that Var(1/p̂(x)) is finite.
 func reverseEstimates(r *report) {
 	r.statement("",
 		"for paths that end at exact draws of the posterior and ρ_K ~ N(0, I), E[1/p̂(x)] = 1/p(x) for every tempering")
@@ -1921,8 +1921,8 @@ func affineGap(f *flow, q0 prior, p normalTarget) (gap float64) {
 	return gap - math.Log(math.Abs(hvaetest.Determinant(A)))
 }
 
-// annealing returns a sampler for annealed importance sampling (AIS) from the variational prior with K steps, and a
-// random stream for each chain.
+// annealing returns a sampler for annealed importance sampling (AIS) with K steps that starts from the variational
+// prior, and a random stream for each chain.
 func annealing(target hvae.Target[float64], K, chains int) (a *hvae.AIS[float64], streams []*rand.Rand) {
 	for j := range chains {
 		streams = append(streams, random.Stream(56, "chain", K, j))
