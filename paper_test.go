@@ -1193,7 +1193,7 @@ func stochasticBinarisation(r *report) {
 	copy(image[200:], greys)
 	x := linalg.New[float32](784, 1)
 	pixels := make([][]float64, len(greys))
-	var products []float64 // of the two pixels of grey level 128
+	var products []float64 // products of the two pixels of grey level 128
 	nonBinary := 0.0
 	for n := range 20000 {
 		data.Binarise(x, 0, image, random.Stream(1, "binarisation", n))
@@ -1321,10 +1321,10 @@ func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 	return all
 }
 
-// publishedTable compares the published NLLs that the program mnist prints with table 1. The program computes them as
-// means over the runs of the paper's supplement (published.csv). The paper says: "We report the average NLL values over
-// either two or three different initializations", and "The base VAE achieves an NLL of 83.20". The table has two
-// decimals.
+// publishedTable compares table 1 with the published NLLs that the program mnist prints. The program computes these
+// NLLs as means over the runs of the paper's supplement (published.csv). The paper says: "We report the average NLL
+// values over either two or three different initializations", and "The base VAE achieves an NLL of 83.20". The table
+// has two decimals.
 func publishedTable(r *report) {
 	r.corrected("table 1, tab:mnist_nll",
 		`"List of tests of HVAE for ε fixed across flow layers", the caption of tab:varied_eps`,

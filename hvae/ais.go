@@ -13,7 +13,7 @@ import (
 )
 
 // An AIS runs annealed importance sampling (section 2.2; Neal, 2001) with B parallel chains, which start with z₀ ~ q⁰.
-// Kernel k = 1, …, K − 1 then draws z_k by Hamiltonian Monte Carlo and leaves the bridging density p^k invariant:
+// Kernel k (1 ≤ k < K) then draws z_k by Hamiltonian Monte Carlo and leaves the bridging density p^k invariant:
 //
 //	log p^k(z) = (1 − β_k) log q⁰(z) + β_k log p_θ(x, z),   β_k = k/K,
 //	p̂_θ(x)    = Π_k p^(k+1)(z_k) / p^k(z_k),   k = 0, …, K − 1.
@@ -22,7 +22,7 @@ import (
 // depend on K or Leapfrogs. An AIS is safe for concurrent use.
 type AIS[T linalg.Float] struct {
 	Target    func(t *ad.Tape[T]) Target[T] // returns the target of the B columns on tape t
-	Mean, SD  linalg.Matrix[T]              // of the normal density q⁰: [ℓ×B], or [ℓ×1] if all columns are equal
+	Mean, SD  linalg.Matrix[T]              // of q⁰ = N(Mean, diag(SD²)): [ℓ×B], or [ℓ×1] if all columns are equal
 	Steps     int                           // K, at least 1; for K = 1, p̂_θ(x) = p_θ(x, z₀)/q⁰(z₀)
 	Leapfrogs int                           // leapfrog steps per kernel, for example 5; each step needs one gradient
 	StepSizes []float64                     // leapfrog step size of each kernel [K−1] in units of SD, from Tune

@@ -98,9 +98,9 @@ func (p ppca) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Add(likelihood.LogDensity(p.x), hvae.LogNormal(z))
 }
 
-// This example trains probabilistic PCA on minibatches, as an HVAE with a linear encoder and one leapfrog
-// step. With D − 1 latent dimensions, the model can represent any covariance matrix, so the maximum of the
-// mean log-likelihood is −½(D log 2π + log det S + D) = −3.77 for the sample covariance S. The ELBO reaches it.
+// This example trains probabilistic PCA on minibatches, as an HVAE with a linear encoder and one leapfrog step. With
+// D − 1 latent dimensions, the model can represent any covariance matrix, so the maximum of the mean log-likelihood is
+// −½(D log 2π + log det S + D) = −3.77 for the sample covariance S. The ELBO nearly reaches this maximum.
 func ExampleTrainer_minibatches() {
 	const D, L, N = 3, 2, 200
 	x := linalg.New[float64](D, N) // the data
@@ -346,8 +346,8 @@ func (uniformPrior) LogJoint(y *ad.Var[float64]) *ad.Var[float64] {
 	return ad.AddConst(ad.Add(hvae.LogNormal(z), logJacobian), logPrior)
 }
 
-// The support of z is a square that contains nearly all of N(0, I), so log p(x) = log 1/144 = −4.970. Constrain instead
-// of Bounded would give a wrong estimate, but no error.
+// The support of z is a square that contains nearly all draws from N(0, I), so log p(x) = log 1/144 = −4.970. Constrain
+// instead of Bounded would give a wrong estimate, but no error.
 func ExampleBounded() {
 	var tape ad.Tape[float64]
 	noise := tape.Matrix(2, 10_000)

@@ -9,7 +9,7 @@ import (
 )
 
 // An Evidence is an estimate of log p_θ(x) from L draws of p̂_θ(x). A draw diverges if its log p̂ is NaN, for example
-// because leapfrog steps overflow. It counts as p̂ = 0, so that E[Log] is still at most log p_θ(x).
+// because leapfrog steps overflow. A diverged draw counts as p̂ = 0, so E[Log] is still at most log p_θ(x).
 //
 // An Evidence does not show regions that no draw reaches. Compare it with AIS, another q⁰, or ReverseEstimate for
 // simulated x. Agreement is necessary, but not sufficient. To estimate the evidence of a given model, train by

@@ -45,7 +45,7 @@ func PotentialGradient[T linalg.Float](target Target[T], z *ad.Var[T]) *ad.Var[T
 	return gradU
 }
 
-// evaluate returns ∇U_θ(z|x) [ℓ×B] and log p_θ(x, z) [1×B]. Without a ClosedForm, it calls LogJoint only once.
+// evaluate returns ∇U_θ(z|x) [ℓ×B] and log p_θ(x, z) [1×B], with one call of LogJoint unless target is a ClosedForm.
 func evaluate[T linalg.Float](target Target[T], z *ad.Var[T]) (gradU, logJoint *ad.Var[T]) {
 	if _, ok := target.(ClosedForm[T]); ok {
 		return PotentialGradient(target, z), logJointOf(target, z)

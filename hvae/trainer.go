@@ -41,8 +41,8 @@ func (t *Trainer[T]) Steps() int { return t.steps }
 
 // Step estimates the mean bound over a batch and its gradient, and updates the parameters. It returns an error and
 // changes nothing if ctx is done, if the bound or its gradient is not finite, or if the bound does not depend on a
-// parameter. Step tests ctx before each block, and the dependence on parameters only in the first block of the first
-// step. If a value is not finite, the error names the first operation whose result is not finite.
+// parameter. Step tests ctx before each block. It tests the dependence on parameters only in the first block of the
+// first step. If a value is not finite, the error names the first operation whose result is not finite.
 func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err error) {
 	count := t.count(batch)
 	step := pass[T]{batch, random.NewBatch(t.Seed, "algorithm 2 step", t.steps), t.params}

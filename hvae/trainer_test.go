@@ -129,7 +129,7 @@ func TestStepUpdatesExactlyTheParametersOfTheTrainer(t *testing.T) {
 }
 
 // ExampleTrainer_Restore continues a run bit for bit. Restore must also reject a state that does not fit the trainer,
-// and change nothing. The trainer must not share memory with a state.
+// without changing the trainer. The trainer must not share memory with a state.
 func TestRestoreRejectsStatesThatDoNotFit(t *testing.T) {
 	var params hvae.Params[float64]
 	params.Add("a", linalg.Column(1.0, 2))

@@ -19,7 +19,7 @@ type assembler struct {
 	kernels   []string          // names of the kernels, by index
 	constants []constant        // constants that the kernels use
 
-	size, lanes int  // the type of the vectors: number of bytes of an element, number of elements
+	size, lanes int  // vector type: number of bytes per element, number of elements per vector
 	masked      bool // whether load and store access only the elements in the mask (amd64 only)
 }
 
@@ -95,7 +95,7 @@ func (w *assembler) code(format string, args ...any) {
 
 var nameInOperand = regexp.MustCompile(`@?[A-Za-z][A-Za-z0-9.]*`)
 
-// operand translates an operand of the portable assembly language.
+// operand translates an operand of the portable assembly language into an operand of Go's assembler.
 func (w *assembler) operand(text string) string {
 	return nameInOperand.ReplaceAllStringFunc(text, func(name string) string {
 		if argument, ok := strings.CutPrefix(name, "@"); ok {

@@ -141,7 +141,7 @@ func (w *assembler) products(s shape, kind tileKind) {
 	w.code("ADD aStep, a; ADD bStep, b; LOOP steps, eachStep; LOOP %s, eachSegment", counter)
 }
 
-// loadFactor emits an instruction that loads an element of A for multiply.
+// loadFactor emits an instruction that loads an element of A for the method multiply.
 func (w *assembler) loadFactor(from address, r int) {
 	if w.architecture == amd64 {
 		w.broadcast(from, r)
