@@ -36,8 +36,7 @@ var (
 // tail of package kernel, whose comment states the reason for the value.
 const tail = 44
 
-// bits returns the constant with the given bits. The method float returns the constant x, rounded to the type of the
-// elements.
+// bits returns the constant with the given bits. The method float returns the constant x, rounded to the element type.
 func (f *formula) bits(bits uint64) *value {
 	return &value{constant: &constant{bits, f.size}, register: -1}
 }
