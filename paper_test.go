@@ -8,8 +8,8 @@
 //	go test -v -run Paper .          prints the statements with the measured numbers
 //	go test -v -run 'Paper/2.3' .    prints section 2.3 (section 3: 'Paper/^3')
 //
-// Most checks of Algorithm 1 use the flows of schemes. These flows have K = 0, 1, 2 or 5 steps and no, fixed or free
-// tempering. Their target is hvaetest.Bimodal unless the comment of the check names another target.
+// Most checks of Algorithm 1 use the flows of the function schemes. These flows have K = 0, 1, 2 or 5 steps and no,
+// fixed or free tempering. Their target is hvaetest.Bimodal unless the comment of the check names another target.
 //
 // A statistical check draws thousands of samples and computes z = (mean − expectation)/(standard error). The seeds are
 // fixed, so the results do not change. With another seed, an equation that holds fails with probability 7·10⁻⁶.
@@ -102,8 +102,8 @@ var section21 = section{"2.1", "Unbiased likelihood and evidence lower bound est
 //
 //	∫ p̂(x) q(u|x) du = p(x),
 //
-// for two targets with known p(x) and the flows of schemes. For each target and flow, the check draws p̂(x) 40,000
-// times.
+// for two targets, whose p(x) is known, and for the flows of schemes. For each target and flow, the check draws p̂(x)
+// 40,000 times.
 func estimateIsUnbiased(r *report) {
 	r.statement("(1) eq:unbiased", "the expectation of p̂(x) is p(x)")
 	for _, target := range targets() {
@@ -252,7 +252,7 @@ func gradientIsUnbiased(r *report) {
 // Section 2.2 is about estimates from Markov chains. AIS is the only such estimate of this project. Two claims of the
 // section are not checked, because no code of this project depends on them:
 //   - The reverse kernels r^opt minimise the variance of p̂(x), and equation 4 is the resulting estimate (Del Moral,
-//     Doucet and Jasra, 2006). The estimate of equation 4 is the mean of the estimate of equation 3, given z_K. In
+//     Doucet and Jasra, 2006). The estimate of equation 4 is E[p̂(x) | z_K], where p̂(x) is from equation 3. In
 //     section 2.3, flowEstimate checks equation 4 for deterministic kernels.
 //   - For AIS, ∇ log p̂(x) is not an unbiased estimate of ∇L_ELBO, because ∇ log p̂(x) does not contain the derivative
 //     of the acceptance probability (Glasserman, 1991). This project does not differentiate AIS.
@@ -349,8 +349,8 @@ var section23 = section{"2.3", "Using Hamiltonian dynamics", []func(r *report){
 //
 //	q^K(z_K, ρ_K) = q⁰(z₀, ρ₀) Π_k |det ∇Φ^k(z_{k−1}, ρ_{k−1})|⁻¹,   (z₀, ρ₀) = H⁻¹(z_K, ρ_K),
 //
-// where H = Φ^K ∘ … ∘ Φ¹ is a flow of schemes and q⁰ = N(0, 1)·N(0, β₀⁻¹). In one dimension, the integral of q^K must
-// be 1. The check computes the integral as a sum over a grid of points (z_K, ρ_K).
+// where H = Φ^K ∘ … ∘ Φ¹ is one of the flows of schemes and q⁰ = N(0, 1)·N(0, β₀⁻¹). In one dimension, the integral of
+// q^K must be 1. The check computes the integral as a sum over a grid of points (z_K, ρ_K).
 func flowDensity(r *report) {
 	r.corrected("(5) eq:estimatorHMC, left",
 		"q^K contains |det ∇Φ^k(z_k, ρ_k)|⁻¹, at the point after step k (for HVAE, it is α_k^−ℓ at all points)",
@@ -420,12 +420,12 @@ func flowEstimate(r *report) {
 //
 //	log p̂(x) = log p(x, z₀) − log q⁰(z₀) + O(ε²).
 //
-// If ε is halved and the length Kε = 2 of the trajectory does not change, log p̂(x) must come four times closer to the
-// logarithm of the standard estimate p(x, z₀)/q⁰(z₀).
+// If ε is halved and the length Kε = 2 of the trajectory does not change, the difference between log p̂(x) and the
+// logarithm of the standard estimate p(x, z₀)/q⁰(z₀) must become four times smaller.
 //
-// Therefore such a flow "yields a high-variance estimator of the normalizing constants even if r^{k,opt} is used". If
-// the posterior is N(0, I/16) in two dimensions, much narrower than q⁰, p̂(x) without tempering must have the variance
-// of the standard estimate up to 2 %. Tempering must divide this variance by at least 1.5.
+// Therefore such a flow "yields a high-variance estimator of the normalizing constants even if r^{k,opt} is used". The
+// posterior N(0, I/16) in two dimensions is much narrower than q⁰. Without tempering, p̂(x) must then have the variance
+// of the standard estimate, up to 2 %. Tempering must divide this variance by at least 1.5.
 func homogeneousFlow(r *report) {
 	r.statement("", "leapfrog discretises Hamiltonian dynamics: a homogeneous flow changes p̂(x) only by O(ε²), "+
 		"so the variance stays high")
@@ -586,7 +586,7 @@ func leapfrogThenCooling(r *report) {
 
 // gradientCount checks that Algorithm 1 computes K + 1 gradients ∇U(z_k), k = 0 … K, because the gradient at the end of
 // a step is also the gradient at the start of the next step. One evaluation of log p(x, z) gives ∇U(z_k) and log p(x,
-// z_k). For K = 0, it gives only log p(x, z₀).
+// z_k). For K = 0, the algorithm needs only log p(x, z₀).
 func gradientCount(r *report) {
 	r.statement("Algorithm 1, alg:his", "K steps need K + 1 gradients")
 	for _, s := range schemes() {
@@ -754,9 +754,9 @@ func addedVariances(f *flow, q0 prior, n int) (S, SPrime []float64) {
 }
 
 // replacedTerms checks the variances of log p̂, S and S′ (see simplified) for the target N(0, 1), q⁰ = N(0, q²) and a
-// flow with one step and untied tempering. If the flow maps q⁰ exactly to the posterior, log p̂ has no variance,
-// because its terms cancel, but Var(S) = ½ and Var(S′) = 1. For a bad fit, the variance of S can be smaller: with ε =
-// 0.3, s = 1, α = 0.5 and q = 1, the three variances are 0.283, 0.100 and 0.533.
+// flow with one step and untied tempering. If the flow maps q⁰ exactly to the posterior, log p̂ has no variance, because
+// its terms cancel, but Var(S) = ½ and Var(S′) = 1. For a bad fit, Var(S) can be smaller than Var(log p̂): with ε = 0.3,
+// s = 1, α = 0.5 and q = 1, the three variances are 0.283, 0.100 and 0.533.
 func replacedTerms(r *report) {
 	r.statement("", "if p̂ = p in every draw, the variance grows by ½ per dimension if the mean replaces ½γ₀ᵀγ₀ (S), "+
 		"and by another ½ if the mean replaces ½εᵀε (S′)")
@@ -982,8 +982,8 @@ func vbBound(r *report) {
 //	log q_K(z_K) = log q⁰(z₀) − log |det ∂z_K/∂z₀|.
 //
 // The check computes the expected z_K in scalar arithmetic, and the expected determinant from a numerical Jacobian. It
-// also checks E[p̂(D)] = p(D) for p̂(D) = p(D, z_K)/q_K(z_K). E[p̂(D)] is wrong without the factor ½ in the data term
-// of log p(D, z_K). The authors' code omits this factor.
+// also checks E[p̂(D)] = p(D) for p̂(D) = p(D, z_K)/q_K(z_K). This equation does not hold without the factor ½ in the
+// data term of log p(D, z_K). The authors' code omits this factor.
 func planarFlow(r *report) {
 	r.statement("", "planar flow: equations (10) and (13) of Rezende and Mohamed")
 	const b = 0.7
@@ -1065,8 +1065,8 @@ func trueParameters(r *report) {
 // figure1a checks the paper's statement "as the dimension increases, HVAE performs best in parameter estimation. The VB
 // method suffers most on prediction of Δ as the dimension increases, whereas the NF method does poorly on predicting
 // Σ". The check reads our stored results, because the experiment takes minutes. In the figure, the lines of HVAE and VB
-// cross between d = 51 and 60. For d = 60, go run ./gaussian -d 60 -methods hvae-k1,vb prints the errors 60 ± 3 and 71
-// ± 2.
+// cross between d = 51 and 60. For d = 60, the command go run ./gaussian -d 60 -methods hvae-k1,vb prints the errors 60
+// ± 3 and 71 ± 2.
 func figure1a(r *report) {
 	r.statement("figure 1a, fig:all_methods",
 		"for large d, HVAE performs best; VB's error is in Δ, the planar flow's error is in Δ and Σ (stored results)")
@@ -1130,8 +1130,8 @@ func bernoulliPixels(r *report) {
 
 // networks checks the numbers of weights. The inference network has "three convolutional layers, each with filters of
 // size 5 × 5 and a stride of 2", with 16, 32 and 32 feature maps, and a "hidden dimension n_h = 450". The generative
-// network "mirrors this structure in reverse". The flow adds only ε and β₀ or α, because they need not be "outputs of
-// the inference network". (A test of package mnist/model compares the networks with PyTorch.)
+// network "mirrors this structure in reverse". The flow adds only ε and either β₀ or α, because these parameters need
+// not be "outputs of the inference network". (A test of package mnist/model compares the networks with PyTorch.)
 func networks(r *report) {
 	r.corrected("", `"the generative network, or encoder"`,
 		"the number of weights follows from the layers; the generative network is the decoder")
@@ -1193,7 +1193,7 @@ func stochasticBinarisation(r *report) {
 	copy(image[200:], greys)
 	x := linalg.New[float32](784, 1)
 	pixels := make([][]float64, len(greys))
-	var products []float64 // of the two pixels of grey level 128
+	var products []float64 // products of the two pixels of grey level 128
 	nonBinary := 0.0
 	for n := range 20000 {
 		data.Binarise(x, 0, image, random.Stream(1, "binarisation", n))
@@ -1213,7 +1213,7 @@ func stochasticBinarisation(r *report) {
 
 // trainingProtocol checks "ℓ = 64", "Adamax with learning rate 10⁻³", and "early stopping by halting the training
 // procedure if there is no improvement in the loss on validation data over 100 epochs". (The test
-// TestTrainingEndsPatienceEpochsAfterTheFirstBest of package mnist/model checks that training stops then.)
+// TestTrainingEndsPatienceEpochsAfterTheFirstBest of package mnist/model checks when training stops.)
 func trainingProtocol(r *report) {
 	r.statement("",
 		"ℓ = 64, learning rate 10⁻³, and training stops after 100 epochs without a better validation ELBO")
@@ -1226,8 +1226,8 @@ func trainingProtocol(r *report) {
 // importanceNLL checks the paper's statement "we estimate out-of-sample negative log likelihoods (NLLs) using 1000
 // importance samples from the HVAE approximate posterior". The check draws p̂(x) for one image with a VAE and HVAEs of
 // latent dimension ℓ = 1, so log p(x) is known by quadrature. The mean of p̂(x) must be p(x). By Jensen's inequality,
-// the mean of the logarithm of an average of draws is then at most log p(x). For one draw, it must be below log p(x).
-// The draws are computed in float32, as in the program mnist.
+// the mean of the logarithm of an average of draws is then at most log p(x). The mean of log p̂(x) for one draw must be
+// below log p(x). The draws are computed in float32, as in the program mnist.
 func importanceNLL(r *report) {
 	r.statement("",
 		"importance samples from the HVAE's posterior estimate p(x) without bias, so the NLL is estimated from above")
@@ -1321,10 +1321,10 @@ func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 	return all
 }
 
-// publishedTable compares the published NLLs that the program mnist prints with table 1. The program computes them as
-// means over the runs of the paper's supplement (published.csv). The paper says: "We report the average NLL values over
-// either two or three different initializations", and "The base VAE achieves an NLL of 83.20". The table has two
-// decimals.
+// publishedTable compares table 1 with the published NLLs that the program mnist prints. The program computes these
+// NLLs as means over the runs of the paper's supplement (published.csv). The paper says: "We report the average NLL
+// values over either two or three different initializations", and "The base VAE achieves an NLL of 83.20". The table
+// has two decimals.
 func publishedTable(r *report) {
 	r.corrected("table 1, tab:mnist_nll",
 		`"List of tests of HVAE for ε fixed across flow layers", the caption of tab:varied_eps`,
@@ -1362,7 +1362,7 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow, and evidence
 }}
 
 // tiedEntropy checks tied flows with a normal target. Then (z_K, ρ_K) is normal with the covariance AAᵀ (see
-// affineMap), whose determinant must be Π q_j², where q_j are the standard deviations of q⁰. The gap (see affineGap)
+// affineMap). Let q_j be the standard deviations of q⁰. The determinant of AAᵀ must be Π q_j². The gap (see affineGap)
 // must be above ℓ(exp(ΔH/ℓ) − 1) − ΔH, where ΔH = Σ_j log(q_j/sd_j) is the entropy of q⁰ minus the entropy of the
 // posterior.
 //
@@ -1392,7 +1392,7 @@ func tiedEntropy(r *report) {
 	}
 }
 
-// untiedOptimum checks that log p̂(x) = log p(x) in 100 draws, in three dimensions with r = σ_q/σ_posterior = 0.5, 3
+// untiedOptimum checks that log p̂(x) = log p(x) in 100 draws. The three dimensions have r = σ_q/σ_posterior = 0.5, 3
 // and 100.
 func untiedOptimum(r *report) {
 	r.statement("",
@@ -1418,8 +1418,8 @@ func untiedEstimates(r *report) {
 	}
 }
 
-// reverseEstimates checks E[1/p̂(x)] = 1/p(x) for the paths that end at an exact draw z of the posterior and ρ ~ N(0,
-// I). Here, q⁰ = N(0.2, 0.8²I) is narrower than in the other checks, so that the variance of 1/p̂(x) is finite.
+// reverseEstimates checks E[1/p̂(x)] = 1/p(x) for paths that end at (z, ρ), where z is an exact draw from the posterior
+// and ρ ~ N(0, I). Here, q⁰ = N(0.2, 0.8²I) is narrower than in the other checks, so that Var(1/p̂(x)) is finite.
 func reverseEstimates(r *report) {
 	r.statement("",
 		"for paths that end at exact draws of the posterior and ρ_K ~ N(0, I), E[1/p̂(x)] = 1/p(x) for every tempering")
@@ -1921,8 +1921,8 @@ func affineGap(f *flow, q0 prior, p normalTarget) (gap float64) {
 	return gap - math.Log(math.Abs(hvaetest.Determinant(A)))
 }
 
-// annealing returns a sampler for annealed importance sampling (AIS) from the variational prior with K steps, and a
-// random stream for each chain.
+// annealing returns a sampler for annealed importance sampling (AIS) with K steps that starts from the variational
+// prior, and a random stream for each chain.
 func annealing(target hvae.Target[float64], K, chains int) (a *hvae.AIS[float64], streams []*rand.Rand) {
 	for j := range chains {
 		streams = append(streams, random.Stream(56, "chain", K, j))

@@ -114,16 +114,17 @@ func (a axis) outputs(i int) (first, last int) {
 	return first, max(first, min(a.out, d/a.stride+1))
 }
 
-// A run is a sequence of count pixels along an axis, computed by one contraction. The first of them has the index
-// pixel. If it is an output pixel, the range [first, last) contains its taps. If it is an input pixel, the range
-// contains the output pixels that depend on it.
+// A run is a sequence of pixels along an axis that one contraction computes. The field count is their number, and pixel
+// is the index of the first pixel. In a run of output pixels, [first, last) is the range of the taps of the first
+// pixel. In a run of input pixels, it is the range of the output pixels that depend on the first pixel.
 type run struct{ pixel, count, first, last int }
 
-// outputRuns appends runs of output pixels lo to hi−1 to dst. The pixels of a run are neighbours with the same taps.
+// outputRuns divides output pixels lo to hi−1 into runs and appends the runs to dst. The pixels of a run are neighbours
+// with the same taps.
 func outputRuns(dst []run, a axis, lo, hi int) []run { return runs(dst, lo, hi, 1, 0, a.taps) }
 
-// inputRuns appends runs of input pixels lo to hi−1 to dst. The pixels of a run are a.stride apart. From each pixel
-// to the next, the range of dependent output pixels moves by one.
+// inputRuns divides input pixels lo to hi−1 into runs and appends the runs to dst. The pixels of a run are a.stride
+// apart. From each pixel to the next, the range of dependent output pixels moves by one.
 func inputRuns(dst []run, a axis, lo, hi int) []run { return runs(dst, lo, hi, a.stride, 1, a.outputs) }
 
 // runs implements outputRuns and inputRuns. A run is a maximal sequence of pixels i, i + distance, i + 2·distance, …

@@ -12,8 +12,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// An AIS runs annealed importance sampling (section 2.2; Neal, 2001) with B parallel chains. Each chain starts with z₀
-// ~ q⁰. Kernels k = 1, …, K − 1 then draw z_k by Hamiltonian Monte Carlo and leave the bridging density p^k invariant:
+// An AIS runs annealed importance sampling (section 2.2; Neal, 2001) with B parallel chains, which start with z₀ ~ q⁰.
+// Kernel k (1 ≤ k < K) then draws z_k by Hamiltonian Monte Carlo and leaves the bridging density p^k invariant:
 //
 //	log p^k(z) = (1 − β_k) log q⁰(z) + β_k log p_θ(x, z),   β_k = k/K,
 //	p̂_θ(x)    = Π_k p^(k+1)(z_k) / p^k(z_k),   k = 0, …, K − 1.
@@ -22,7 +22,7 @@ import (
 // depend on K or Leapfrogs. An AIS is safe for concurrent use.
 type AIS[T linalg.Float] struct {
 	Target    func(t *ad.Tape[T]) Target[T] // returns the target of the B columns on tape t
-	Mean, SD  linalg.Matrix[T]              // of q⁰, a DiagonalNormal: [ℓ×B], or [ℓ×1] for all columns
+	Mean, SD  linalg.Matrix[T]              // of q⁰ = N(Mean, diag(SD²)): [ℓ×B], or [ℓ×1] if all columns are equal
 	Steps     int                           // K, at least 1; for K = 1, p̂_θ(x) = p_θ(x, z₀)/q⁰(z₀)
 	Leapfrogs int                           // leapfrog steps per kernel, for example 5; each step needs one gradient
 	StepSizes []float64                     // leapfrog step size of each kernel [K−1] in units of SD, from Tune
@@ -31,8 +31,8 @@ type AIS[T linalg.Float] struct {
 // Forward starts the chains at draws from q⁰ and runs them. It returns their last states and their estimates log
 // p̂_θ(x) [B]. The expectation of log p̂_θ(x) is at most log p_θ(x). Chain j uses the random numbers of streams[j].
 //
-// Forward, Reverse and Tune return ctx.Err() if ctx is done, which they test before each kernel. Forward and Reverse
-// return an error if log p_θ(x, z) or log q⁰(z) is NaN where a chain starts, for example because an element of SD is 0.
+// Before each kernel, Forward, Reverse and Tune return ctx.Err() if ctx is done. Forward and Reverse also return an
+// error if log p_θ(x, z) or log q⁰(z) is NaN at the start of a chain, for example because an element of SD is 0.
 func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (
 	end *Particles[T], logEstimates []float64, err error) {
 	return a.run(ctx, a.draw(streams), streams, func(i int) int { return i })
@@ -64,7 +64,7 @@ func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Ra
 			logEstimates[j] += (float64(p.logJoint[j]) - float64(p.logPrior[j])) / float64(a.Steps)
 		}
 		if j := slices.IndexFunc(logEstimates, math.IsNaN); j >= 0 {
-			return nil, nil, fmt.Errorf("AIS: where chain %d starts, counted from 0, log p(x, z) is %v and log q⁰(z) is %v; "+
+			return nil, nil, fmt.Errorf("AIS: at the start of chain %d, counted from 0, log p(x, z) is %v and log q⁰(z) is %v; "+
 				"neither may be NaN, and SD must be positive", j, p.logJoint[j], p.logPrior[j])
 		}
 	}
@@ -73,8 +73,8 @@ func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Ra
 }
 
 // Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011, section 4.4). Each
-// pass runs all kernels once. One pass is enough for large K. Forward and Reverse need other streams, or their
-// estimates would be biased.
+// pass runs all kernels once. One pass is enough for large K. Call Forward and Reverse with other streams than Tune,
+// because their estimates are biased otherwise.
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
 	tuned := *a

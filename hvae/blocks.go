@@ -24,8 +24,8 @@ type Batch struct {
 // Draws returns a batch of n draws for a single target. Its columns differ only in their noise.
 func Draws(n int) Batch { return Batch{size: n} }
 
-// Columns returns a batch of columns of the data, see Block.Columns. A column may occur several times. The batch keeps
-// the slice.
+// Columns returns a batch that consists of the given columns of the data; see Block.Columns. A column may occur several
+// times. The batch does not copy the slice.
 func Columns(columns []int) Batch { return Batch{len(columns), columns} }
 
 // A Block is a part of a batch that is computed on one tape.
@@ -38,11 +38,11 @@ type Block[T linalg.Float] struct {
 	params   []*Param[T]                       // parameters of the trainer during a step, otherwise nil
 	vars     []*ad.Var[T]                      // params on Tape
 	streams  []rand.PCG                        // random streams of the columns
-	constant func(linalg.Matrix[T]) *ad.Var[T] // puts a constant on Tape, as a leaf only in diagnose
+	constant func(linalg.Matrix[T]) *ad.Var[T] // puts a matrix on Tape as a constant (in diagnose, as a leaf)
 }
 
-// Var returns the value of parameter p on the tape of the block. The result is a leaf in a step of a trainer of p.
-// Otherwise, it is a constant, for example if the trainer of a variational prior uses the parameters of a given model.
+// Var returns the value of parameter p on the tape of the block. In a step of a trainer of p, the result is a leaf.
+// Otherwise, it is a constant, for example if p belongs to a given model and only the variational prior is trained.
 func (b *Block[T]) Var(p *Param[T]) *ad.Var[T] {
 	if i := slices.Index(b.params, p); i >= 0 {
 		return b.vars[i]
@@ -50,8 +50,8 @@ func (b *Block[T]) Var(p *Param[T]) *ad.Var[T] {
 	return b.constant(p.Value)
 }
 
-// Columns returns the columns of x [d×N] that b.Batch selects, as a constant [d×B]. The index is out of range if x has
-// fewer columns, or if the batch is a batch of Draws.
+// Columns returns the columns of x [d×N] that b.Batch selects, as a constant [d×B]. It panics if a selected column does
+// not exist, or if the batch is from Draws.
 func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
 	m := b.Tape.Matrix(x.Rows, b.Size)
 	for i := range x.Rows {
@@ -107,16 +107,16 @@ func evaluation[T linalg.Float](batch Batch, seed uint64) pass[T] {
 	return pass[T]{batch: batch, noise: random.NewBatch(seed, "algorithm 2 evaluation")}
 }
 
-// Each calls f for each block of a batch, perhaps concurrently. The parameters are constants. The seed determines the
-// noise. The variables of a block are valid until f returns. If ctx is done, Each stops and returns ctx's error.
+// Each calls f for each block of a batch, possibly concurrently. The parameters are constants. The seed determines the
+// noise. The variables of a block are valid until f returns. If ctx is done, Each stops and returns ctx.Err().
 func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f func(b *Block[T])) error {
 	_, err := e.each(ctx, evaluation[T](batch, seed), func(b *Block[T]) float64 { f(b); return 0 })
 	return err
 }
 
 // Evaluate returns the value of a bound for each column of the batch, and the mean of these values; see Each. It
-// returns an error if ctx is done before the end, or if the mean is not finite. In the second case, the values are
-// valid, and the error names the first operation whose result is not finite.
+// returns an error if ctx is done before the end, or if the mean is not finite. If the mean is not finite, the values
+// are valid, and the error names the first operation whose result is not finite.
 func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (
 	mean float64, values []float64, err error) {
 	p := evaluation[T](batch, seed)
@@ -135,7 +135,7 @@ func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, b
 }
 
 // Evidence estimates the evidence of a single target from n draws of Sample.LogEstimate; see Evaluate. A draw whose log
-// p̂ is NaN counts as p̂ = 0 (Evidence.Diverged). Evidence returns an error if ctx is done before the end, or if p̂ is
+// p̂ is NaN counts as p̂ = 0; see Evidence.Diverged. Evidence returns an error if ctx is done before the end, or if p̂ is
 // 0 in all draws, for example because a standard deviation is 0.
 func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEstimate Bound[T]) (Evidence, error) {
 	_, logs, err := e.Evaluate(ctx, Draws(n), seed, logEstimate)
@@ -149,8 +149,8 @@ func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEsti
 	return evidence, nil
 }
 
-// diagnose computes the blocks of a pass again, up to the first block whose sum of bounds, or its gradient with respect to
-// a parameter, is not finite. Its error begins with what and describes the first operation whose result is not finite.
+// diagnose computes the blocks of a pass again, up to the first whose sum of bounds or gradient is not finite. The
+// error begins with the text what and describes the first operation whose result is not finite.
 func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string) error {
 	t := &ad.Tape[T]{KeepAll: true}
 	b := &Block[T]{Tape: t, constant: t.Leaf} // so that the tape records all operations

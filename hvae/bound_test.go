@@ -30,9 +30,10 @@ func skewed(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Add(prior.LogDensity(z), ad.Scale(logSigmoids, 3))
 }
 
-// The better ELBO can belong to the worse estimate of the evidence. All flows of K = 3 steps start from q⁰ = N(2, 3²I),
-// which is not trained, and every training takes 600 steps with 64 draws of p̂ each. For each trained flow, the test
-// computes the ELBO and the root mean square error of log p̂ from 1,000 draws, over 200 repetitions.
+// The flow with the better ELBO can give the worse estimate of the evidence. All flows have K = 3 steps and start from
+// q⁰ = N(2, 3²I), which is not trained. Each flow is trained for 600 steps with 64 draws of p̂ per step. For each
+// trained flow, the test computes the ELBO and the root mean square error of log p̂ from 1,000 draws, over 200
+// repetitions.
 func TestFlowWithTheBestELBOHasTheWorstEvidenceUnlessTrainedByImportanceBound(t *testing.T) {
 	const dims, K, truth = 10, 3, -11.15525
 	train := func(tempering string, L int) (elbo, rmse float64) {
@@ -81,8 +82,8 @@ func TestFlowWithTheBestELBOHasTheWorstEvidenceUnlessTrainedByImportanceBound(t 
 	}
 }
 
-// shells is the target p(x, z) = 12⁻ˡ [N(‖z − c‖ | 2, 0.1²) + N(‖z + c‖ | 2, 0.1²)] with c = (3.5, 0, …, 0), two thin
-// spherical shells with a uniform prior on (−6, 6)ˡ (Feroz and Hobson, 2008).
+// shells is the target p(x, z) = 12⁻ˡ [N(‖z − c‖ | 2, 0.1²) + N(‖z + c‖ | 2, 0.1²)] with c = (3.5, 0, …, 0). It
+// consists of two thin spherical shells with a uniform prior on (−6, 6)ˡ (Feroz and Hobson, 2008).
 func shells(z *ad.Var[float64]) *ad.Var[float64] {
 	a, b := shell(z, 3.5), shell(z, -3.5)
 	logPrior := -float64(z.Rows()) * math.Log(12)
@@ -101,8 +102,9 @@ func shift(z, by *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Stack(ad.Add(ad.RowRange(z, 0, 1), by), ad.RowRange(z, 1, z.Rows()))
 }
 
-// fillShells fills column j of z [ℓ×B] with an exact draw from the posterior of shells. The density of its radius is
-// proportional to rˡ⁻¹ N(r | 2, 0.1²), which is at most a multiple of N(r | mode, 0.1²). Draws from the latter are proposals.
+// fillShells fills column j of z [ℓ×B] with an exact draw from the posterior of shells. The density of the draw's
+// distance r from the centre of its shell is proportional to rˡ⁻¹ N(r | 2, 0.1²). A multiple of N(r | mode, 0.1²)
+// bounds this density, so fillShells accepts or rejects proposals from N(mode, 0.1²).
 func fillShells(rng *rand.Rand, z linalg.Matrix[float64], j int) {
 	n := float64(z.Rows - 1)
 	mode := 1 + math.Sqrt(1+n*0.01)
@@ -121,8 +123,8 @@ func fillShells(rng *rand.Rand, z linalg.Matrix[float64], j int) {
 	z.Row(0)[j] += 3.5 * float64(2*rng.IntN(2)-1)
 }
 
-// twoNormals is the variational prior ½N(c, σ²I) + ½N(−c, σ²I) with c = (first, 0, …, 0). A draw uses c if its side is 1
-// and −c if its side is −1.
+// twoNormals is the variational prior ½N(c, σ²I) + ½N(−c, σ²I) with c = (first, 0, …, 0). A draw uses c if its side is
+// 1 and −c if its side is −1.
 type twoNormals struct{ first, sd, side *ad.Var[float64] }
 
 func (q twoNormals) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
@@ -140,9 +142,10 @@ func (q twoNormals) LogDensity(z *ad.Var[float64]) *ad.Var[float64] {
 }
 
 // The log evidence of Gaussian shells is −1.746, −5.674, −14.590, −36.087 and −60.128 in 2, 5, 10, 20 and 30 dimensions
-// (by quadrature over the radius). An untied flow of four steps starts from a prior with a mode in each shell. Trained by
-// ImportanceBound, it gives the evidence, and the reverse estimate is above it. Trained by the ELBO in two dimensions, it
-// reaches only half of each circle. The forward estimate is then too low by log 2, which only the reverse estimate shows.
+// (by quadrature over the radius). An untied flow of four steps starts from a prior with a mode in each shell. If the
+// flow is trained by ImportanceBound, its forward estimate agrees with the evidence, and its reverse estimate is
+// larger. If it is trained by the ELBO in two dimensions, it reaches only half of each circle. The forward estimate is
+// then too low by log 2. Only the reverse estimate shows this error.
 func TestEvidenceOfGaussianShellsFromBothSides(t *testing.T) {
 	for _, c := range []struct {
 		dims, L int
@@ -162,8 +165,8 @@ func TestEvidenceOfGaussianShellsFromBothSides(t *testing.T) {
 	}
 }
 
-// shellsFromBothSides trains a flow in the given number of dimensions with L draws per bound, and returns its forward and
-// reverse estimates, each from 20,000 draws.
+// shellsFromBothSides trains a flow in the given number of dimensions with L draws per bound, and returns its forward
+// and reverse estimates, each from 20,000 draws.
 func shellsFromBothSides(t *testing.T, dims, L int) (forward, reverse hvae.Evidence) {
 	const K, draws = 4, 20_000
 	var params hvae.Params[float64]

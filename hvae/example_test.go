@@ -98,9 +98,9 @@ func (p ppca) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Add(likelihood.LogDensity(p.x), hvae.LogNormal(z))
 }
 
-// This example trains probabilistic PCA on minibatches, as an HVAE with a linear encoder and one leapfrog
-// step. With D − 1 latent dimensions, the model can represent any covariance matrix, so the maximum of the
-// mean log-likelihood is −½(D log 2π + log det S + D) = −3.77 for the sample covariance S. The ELBO reaches it.
+// This example trains probabilistic PCA on minibatches, as an HVAE with a linear encoder and one leapfrog step. With
+// D − 1 latent dimensions, the model can represent any covariance matrix, so the maximum of the mean log-likelihood is
+// −½(D log 2π + log det S + D) = −3.77 for the sample covariance S. The ELBO nearly reaches this maximum.
 func ExampleTrainer_minibatches() {
 	const D, L, N = 3, 2, 200
 	x := linalg.New[float64](D, N) // the data
@@ -235,8 +235,8 @@ func (eightSchools) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Add(logPrior, likelihood.LogDensity(t.Const(y)))
 }
 
-// Each draw z_K, weighted by its p̂, is a draw from the posterior. The weighted means of the draws are posterior
-// expectations. By quadrature, log p(y) = −31.311, E[μ | y] = 4.40 and E[τ | y] = 3.60.
+// The draws z_K, weighted by p̂, approximate the posterior, so their weighted means estimate posterior expectations. By
+// quadrature, log p(y) = −31.311, E[μ | y] = 4.40 and E[τ | y] = 3.60.
 func ExampleSample() {
 	const dims, K, draws = 10, 2, 20_000
 	var params hvae.Params[float64]
@@ -285,7 +285,7 @@ func ExampleSample() {
 	// E[μ | y] = 4.35 ± 0.03, E[τ | y] = 3.66 ± 0.04
 }
 
-// regression is the target of a Gaussian process: values z ~ N(0, CCᵀ), observations y ~ N(z, 0.3²I).
+// regression is the target of a Gaussian process with values z ~ N(0, CCᵀ) and observations y ~ N(z, 0.3²I).
 type regression struct{ factor, y linalg.Matrix[float64] } // C and y
 
 func (r regression) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -295,8 +295,8 @@ func (r regression) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Add(prior.LogDensity(z), likelihood.LogDensity(t.Const(r.y)))
 }
 
-// The elements of the posterior are correlated. Without a flow, a Normal reaches the evidence, which is −5.024 by the
-// formula for N(y | 0, CCᵀ + 0.3²I), and a DiagonalNormal does not.
+// Under the posterior, the elements of z are correlated. Without a flow, the ELBO of a Normal nearly reaches the log
+// evidence, which is log N(y | 0, CCᵀ + 0.3²I) = −5.024. The ELBO of a DiagonalNormal does not.
 func ExampleNormal() {
 	x, y := []float64{-2, -1.2, -0.3, 0.4, 1.1, 2}, linalg.Column(-0.9, -1.1, -0.2, 0.5, 0.8, 0.7)
 	n := len(x)
@@ -346,8 +346,8 @@ func (uniformPrior) LogJoint(y *ad.Var[float64]) *ad.Var[float64] {
 	return ad.AddConst(ad.Add(hvae.LogNormal(z), logJacobian), logPrior)
 }
 
-// The support of z is a square that contains nearly all of N(0, I), so log p(x) = log 1/144 = −4.970. With Constrain
-// instead of Bounded, no error would be reported, but the estimate would be wrong.
+// The support of z is a square that contains nearly all draws from N(0, I), so log p(x) = log 1/144 = −4.970. Constrain
+// instead of Bounded would give a wrong estimate, but no error.
 func ExampleBounded() {
 	var tape ad.Tape[float64]
 	noise := tape.Matrix(2, 10_000)

@@ -15,7 +15,7 @@ type Flow[T linalg.Float] struct {
 
 	// If Recompute is true, the tape keeps only z_k, ρ_k, ∇U(z_k) and log p_θ(x, z_k) after each leapfrog step, and
 	// ad.Backward recomputes the other values, one step at a time. The results are bit-identical, but each step evaluates
-	// ∇U twice, ad.Grad panics instead of differentiating them, and the target must not keep variables that it creates.
+	// ∇U twice, ad.Grad cannot differentiate the results, and the target must not keep variables that it creates.
 	Recompute bool
 }
 
@@ -79,7 +79,7 @@ func (f *Flow[T]) inverse(end Phase[T]) (start Phase[T], logJoint *ad.Var[T]) {
 	return s.Phase, logJoint
 }
 
-// check panics if f cannot move s.
+// check panics if a field of f is missing or impossible, or if the shapes of f and s do not fit.
 func (f *Flow[T]) check(s Phase[T]) {
 	mustNotBeNil("Flow.Target", f.Target == nil)
 	if f.K < 0 {
@@ -102,7 +102,7 @@ func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	return sumOfLogs(f.Tempering.Alpha, dims)
 }
 
-// logVolume returns log(s^ℓ Π α_k^ℓ) [1×1] for ℓ = dims, the constant 0 if the tempering is tied.
+// logVolume returns log(s^ℓ Π α_k^ℓ) [1×1] for ℓ = dims. If the tempering is tied, the result is the constant 0.
 func (f *Flow[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	if f.Tempering.Alpha == nil || f.Tempering.tied {
 		return tape.Scalar(0)
@@ -110,7 +110,7 @@ func (f *Flow[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	return ad.Add(sumOfLogs(f.Tempering.MomentumSD, dims), f.LogDet(tape, dims))
 }
 
-// sumOfLogs returns the sum of log v over rows and dimensions [1×1]. A single column of v counts dims times.
+// sumOfLogs returns the sum of log v over rows and dimensions [1×1]. If v has one column, it counts dims times.
 func sumOfLogs[T linalg.Float](v *ad.Var[T], dims int) *ad.Var[T] {
 	return ad.Scale(ad.Sum(ad.Log(v)), T(dims)/T(v.Cols()))
 }

@@ -30,17 +30,16 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 	return Sample[T]{start, path[f.K], gamma0, logPrior, logJoint, f.logVolume(z0.Tape(), z0.Rows())}
 }
 
-// ReverseHIS runs Algorithm 1 backwards. It returns the sample whose path ends at (z_K, ρ_K) = (z, rho), each [ℓ×B]. If z
-// is an exact draw from the posterior p_θ(z|x), such as z ~ p_θ(z) if x ~ p_θ(x|z) is simulated, and ρ_K ~ N(0, I), then
+// ReverseHIS runs Algorithm 1 backwards. It returns the sample whose path ends at (z_K, ρ_K) = (z, rho), each [ℓ×B].
+// Let z be an exact draw from p_θ(z|x), such as the z ~ p_θ(z) from which x was simulated, and let ρ_K ~ N(0, I). Then
 //
 //	E[1/p̂_θ(x)] = c/p_θ(x),
 //
-// where c ≤ 1 is the probability that a draw of HIS ends in the support of the posterior. Therefore −log of a mean of
-// 1/p̂_θ(x) is an upper bound on log p_θ(x) in expectation, even if the draws depend on each other.
+// where c ≤ 1 is the probability that a draw of HIS ends in the support of the posterior. Therefore the expectation of
+// −log(mean of 1/p̂_θ(x)) is an upper bound on log p_θ(x), even if the draws depend on each other.
 //
-// For normal distributions, the variance of 1/p̂_θ(x) is infinite if, in some direction, (z_K, ρ_K) of HIS has at least
-// twice the variance of the posterior and N(0, I). So q⁰ should be narrow here. ReverseHIS misses regions of q⁰ that no
-// exact draw reaches.
+// For normal distributions, 1/p̂_θ(x) has infinite variance if, in some direction, (z_K, ρ_K) of HIS has at least twice
+// the variance of p_θ(z|x) N(ρ|0, I). So choose a narrow q⁰. ReverseHIS misses regions of q⁰ without exact draws.
 func ReverseHIS[T linalg.Float](f *Flow[T], prior Density[T], z, rho *ad.Var[T]) Sample[T] {
 	mustNotBeNil("ReverseHIS: the variational prior", prior == nil)
 	end := Phase[T]{z, rho}
@@ -59,8 +58,8 @@ func ReverseHIS[T linalg.Float](f *Flow[T], prior Density[T], z, rho *ad.Var[T])
 //	q̄ = q⁰(z₀) N(ρ₀ | 0, s²I) / |det ∇H| = q⁰(z₀) N(γ₀ | 0, I) / (s^ℓ Π α_k^ℓ).
 //
 // Its mean is the evidence lower bound (ELBO), which training maximises. Equation 12 (eqn:H_ELBO_simplified) replaces
-// ½γ₀ᵀγ₀ by its mean ℓ/2. It is not offered, because it has the same mean and gradients, up to ℓ/2 more variance if the
-// fit is good, and its exponential does not estimate p_θ(x).
+// ½γ₀ᵀγ₀ by its mean ℓ/2. The package omits this variant: it has the same mean and gradients, but up to ℓ/2 more
+// variance if the fit is good, and its exponential does not estimate p_θ(x).
 func (s Sample[T]) LogEstimate() *ad.Var[T] {
 	logP := ad.Add(s.logJoint, LogNormal(s.End.Rho))
 	return ad.Add(ad.Sub(logP, ad.Add(s.logPrior, LogNormal(s.gamma0))), s.logVolume)

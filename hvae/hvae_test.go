@@ -90,8 +90,8 @@ func TestTailShapeAgreesWithAnotherImplementation(t *testing.T) {
 	}
 }
 
-// If the largest weight dwarfs the tail, k̂ must be +Inf, and if all weights are equal, it must be −Inf. It must be
-// undefined for fewer than 100 draws, or if the largest value below the tail occurs also in its first quarter.
+// k̂ must be +Inf if the largest weight dwarfs the tail, and −Inf if all weights are equal. It must be NaN for fewer
+// than 100 draws, or if the largest value below the tail also occurs in the first quarter of the tail.
 func TestTailShapeOfDegenerateWeights(t *testing.T) {
 	inf := math.Inf(1)
 	for _, c := range []struct {
@@ -125,12 +125,12 @@ func TestDivergedDrawsCountAsZero(t *testing.T) {
 }
 
 func TestReverseEstimateAveragesOverMomentaFirst(t *testing.T) {
-	// Two momenta for each of three z, with the means 4, 2 and 0 of 1/p̂.
+	// Two momenta for each of three draws z. The means of 1/p̂ are 4, 2 and 0.
 	logs := []float64{-math.Log(3), -math.Log(5), -math.Log(4), math.Inf(1), math.NaN(), math.NaN()}
 	e := hvae.ReverseEstimate(logs, 2)
 	right := math.Abs(e.Log+math.Ln2) <= 1e-15 && math.Abs(e.StandardError-math.Sqrt(1./3)) <= 1e-15
 	if !right || e.Draws != 3 || e.Diverged != 2 {
-		t.Errorf("the estimate is %+v, want −log 2 with the standard error √⅓ of 2, 1 and 0, three draws and two diverged", e)
+		t.Errorf("the estimate is %+v, want −log 2 with the standard error √⅓, three draws and two diverged", e)
 	}
 	mustPanic(t, "6 estimates do not fit 4 momenta", func() { hvae.ReverseEstimate(logs, 4) })
 }
@@ -142,8 +142,8 @@ func rosenbrock(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Neg(ad.Add(ad.Square(ad.AddConst(x, -1)), valley))
 }
 
-// Some paths diverge, but the other draws give an estimate. If all draws have p̂ = 0, because a standard deviation or a
-// factor of the momentum is 0, this is an error that names the operation.
+// Some paths diverge, but the other draws give an estimate. If p̂ = 0 in all draws, for example because a standard
+// deviation is 0, Evidence must return an error that names the operation.
 func TestEvidenceSurvivesDivergedDraws(t *testing.T) {
 	draw := func(epsilon, sd, alpha, s float64) hvae.Bound[float64] {
 		return func(b *hvae.Block[float64]) *ad.Var[float64] {

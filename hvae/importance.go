@@ -9,28 +9,29 @@ import (
 )
 
 // An Evidence is an estimate of log p_θ(x) from L draws of p̂_θ(x). A draw diverges if its log p̂ is NaN, for example
-// because leapfrog steps overflow. It counts as p̂ = 0, so that E[Log] is still at most log p_θ(x).
+// because leapfrog steps overflow. A diverged draw counts as p̂ = 0, so E[Log] is still at most log p_θ(x).
 //
-// An Evidence cannot show what no draw reaches. Compare another q⁰, AIS, or ReverseEstimate for simulated x; agreement
-// is necessary, not sufficient. To estimate the evidence of a given model, train by ImportanceBound instead of the ELBO.
+// An Evidence does not show regions that no draw reaches. Compare it with AIS, another q⁰, or ReverseEstimate for
+// simulated x. Agreement is necessary, but not sufficient. To estimate the evidence of a given model, train by
+// ImportanceBound instead of the ELBO.
 type Evidence struct {
 	Log float64 // log (1/L) Σ p̂ᵢ
-	// StandardError belongs to Log: sd(p̂)/(√L · mean(p̂)) by the delta method, or NaN for L = 1. It requires TailShape < ½.
+	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)), or NaN for L = 1. It is valid if TailShape < ½.
 	StandardError float64
 	ELBO          float64 // mean of log p̂ᵢ; NaN if a draw has diverged
-	// TailShape is the shape k̂ of a generalised Pareto distribution that is fitted to the tail, the largest min(L/5,
-	// 3√L) values p̂ᵢ (Vehtari et al., Pareto smoothed importance sampling, 2024). For k̂ > ½, p̂ has infinite variance.
-	// TailShape is −Inf if the tail is constant to 0.1 %, and +Inf if the largest p̂ᵢ is e⁷⁰⁰ times its first quartile. It
-	// is NaN if L < 100, because k̂ is then too uncertain, if Log is infinite, or if the quartile is not above the rest.
+	// TailShape is the shape k̂ of a generalised Pareto distribution fitted to the tail, that is, to the largest min(L/5,
+	// 3√L) of the p̂ᵢ (Vehtari et al., Pareto smoothed importance sampling, 2024). For k̂ > ½, p̂ has infinite variance.
+	// TailShape is −Inf if the tail is constant to 0.1 %, +Inf if the largest p̂ᵢ is e⁷⁰⁰ times the first quartile of the
+	// tail, and NaN if L < 100 (too few), if Log is infinite, or if the quartile is not above the other p̂ᵢ.
 	TailShape      float64
-	EffectiveDraws float64 // (Σ p̂ᵢ)²/Σ p̂ᵢ², from 1, if a single draw dominates, to L; 0 if Log is infinite
+	EffectiveDraws float64 // (Σ p̂ᵢ)²/Σ p̂ᵢ², from 1 (one draw dominates) to L (all p̂ᵢ are equal); 0 if Log is infinite
 	Draws          int     // L
 	Diverged       int     // number of diverged draws
 }
 
-// TailLimit returns the largest TailShape of a reliable estimate, min(1 − 1/log₁₀ L, 0.7), such as 0.667 for L = 1,000
-// (Vehtari et al., 2024). If TailShape is greater, no practical L suffices. They smooth the largest p̂ᵢ. ImportanceEstimate
-// does not, so StandardError requires less, k̂ < ½.
+// TailLimit returns the largest TailShape of a reliable estimate, min(1 − 1/log₁₀ L, 0.7), such as 0.667 for L = 1,000.
+// If TailShape is greater, no practical L suffices. Vehtari et al. (2024) state this limit for smoothed p̂ᵢ.
+// ImportanceEstimate does not smooth, so its StandardError requires k̂ < ½.
 func (e Evidence) TailLimit() float64 { return min(1-1/math.Log10(float64(e.Draws)), 0.7) }
 
 // ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L ≥ 1 draws of log p̂_θ(x) (Burda,
@@ -63,9 +64,9 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 }
 
 // ReverseEstimate returns the estimate −log mean(1/p̂_θ(x)) of log p_θ(x), given log p̂_θ(x) from ReverseHIS or
-// AIS.Reverse. Each exact draw z has the given number of adjacent estimates, which differ in their momenta. Their mean
-// is computed first, because only different z are independent. In the result, Draws is the number of z, TailShape and
-// EffectiveDraws describe their means of 1/p̂_θ(x), and ELBO is an upper bound, too. NaN counts as 1/p̂_θ(x) = 0.
+// AIS.Reverse. Each exact draw z has n = momenta adjacent estimates. They differ in their momenta and are averaged
+// first, because only different z are independent. In the result, Draws is the number of draws z, TailShape and
+// EffectiveDraws describe the averages of 1/p̂_θ(x), and ELBO is an upper bound, too. NaN counts as 1/p̂_θ(x) = 0.
 func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 	if momenta < 1 || len(logEstimates)%momenta != 0 {
 		misuse("ReverseEstimate: %d estimates do not fit %d momenta for each z", len(logEstimates), momenta)
@@ -87,13 +88,13 @@ func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 
 // ImportanceBound returns log (1/L) Σ p̂ᵢ [1×B] over the L adjacent draws of each column of log p̂ [1×(B·L)]. Its
 // expectation is a lower bound on log p_θ(x) that does not decrease with L (Burda, Grosse and Salakhutdinov, 2016). Its
-// gradient weights each draw by p̂ᵢ/Σ p̂. The signal-to-noise ratio of the gradient with respect to the encoder falls
-// as 1/√L (Rainforth et al., Tighter variational bounds are not necessarily better, 2018). For L = 1, the result is log p̂.
+// gradient weights each draw by p̂ᵢ/Σ p̂. The signal-to-noise ratio of the gradient with respect to the encoder falls as
+// 1/√L (Rainforth et al., Tighter variational bounds are not necessarily better, 2018). For L = 1, the result is log p̂.
 //
-// The ELBO decreases KL(q‖p), where q is the distribution of z_K and ρ_K, but an estimate of the evidence needs about
-// exp(KL(p‖q)) draws (Chatterjee and Diaconis, 2018). The gap of this bound is about Var(p̂/p)/2L for large L (Domke
-// and Sheldon, 2018); bound_test.go has an example. So train a model by the bound that gives the best held-out evidence
-// for the same work, and a flow for the evidence of a given model by this bound.
+// Training by the ELBO decreases KL(q‖p), where q is the distribution of z_K and ρ_K, but an estimate of the evidence
+// needs about exp(KL(p‖q)) draws (Chatterjee and Diaconis, 2018). The gap of ImportanceBound is about Var(p̂/p)/2L for
+// large L (Domke and Sheldon, 2018); bound_test.go has an example. So train a model by the bound that gives the best
+// held-out evidence in the same time. To estimate the evidence of a given model, train the flow by ImportanceBound.
 func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] {
 	B, t := logEstimates.Cols()/L, logEstimates.Tape()
 	l, largest := ad.Reshape(logEstimates, B, L), t.Matrix(B, 1)
@@ -105,8 +106,8 @@ func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] 
 	return ad.Reshape(ad.Add(ad.Log(mean), shift), 1, B)
 }
 
-// tailShape returns Evidence.TailShape, given the logarithms of at least 100 values p̂ᵢ. It computes the empirical
-// Bayes estimate of Zhang and Stephens (2009) and shrinks it towards ½ by the weak prior of Vehtari et al.
+// tailShape returns Evidence.TailShape, given the logarithms of at least 100 values p̂ᵢ. It computes the empirical Bayes
+// estimate of Zhang and Stephens (2009) and shrinks it towards ½ with the weak prior of Vehtari et al.
 func tailShape(logWeights []float64) float64 {
 	l := len(logWeights)
 	n := int(math.Ceil(min(float64(l)/5, 3*math.Sqrt(float64(l)))))

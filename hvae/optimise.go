@@ -18,7 +18,7 @@ type Optimiser[T linalg.Float] interface {
 //
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   θ ← θ + rate/(1 − β₁ᵗ)·m/(u + ε).
 //
-// Here t is the step number, β₁ = 0.9, β₂ = 0.999 and ε = 1e-8, without which zero gradients would give 0/0 = NaN.
+// Here t is the step number, β₁ = 0.9, β₂ = 0.999 and ε = 1e-8. Without ε, zero gradients would give 0/0 = NaN.
 type Adamax[T linalg.Float] struct{ Rate T }
 
 func mustBeRate[T linalg.Float](rate T) {
@@ -39,8 +39,8 @@ func (o Adamax[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[
 	})
 }
 
-// RMSProp divides the gradient by its running root mean square (Tieleman and Hinton, lecture 6.5, 2012), as
-// ApplyRMSProp of TensorFlow 1 does without momentum:
+// RMSProp divides the gradient by its running root mean square (Tieleman and Hinton, lecture 6.5, 2012), like
+// ApplyRMSProp in TensorFlow 1 without momentum:
 //
 //	v ← 0.9v + 0.1g²,   θ ← θ + rate·g/√(v + 1e-10),   where v starts at 1.
 type RMSProp[T linalg.Float] struct{ Rate T }

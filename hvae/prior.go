@@ -11,7 +11,7 @@ type Prior[T linalg.Float] interface {
 	Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T])
 }
 
-// A Density is a variational prior whose density can be computed at any point. A reverse estimate needs it.
+// A Density is a variational prior whose density can be computed at any point. ReverseHIS needs a Density.
 type Density[T linalg.Float] interface {
 	Prior[T]
 	// LogDensity returns log q⁰(z) [1×B] for the columns of z [ℓ×B].
@@ -96,15 +96,15 @@ func (q Normal[T]) factor(n int) (C, diagonal *ad.Var[T]) {
 	return ad.MulAdd(below, q.Factor, d), ad.SumTo(d, n, 1)
 }
 
-// CholeskyFactor maps an unconstrained parameter x [ℓ×ℓ] to a lower triangular matrix with a positive diagonal. It keeps
-// the elements below the diagonal, replaces the diagonal by its exponential and the rest by 0. For x = 0, it returns I.
+// CholeskyFactor maps an unconstrained parameter x [ℓ×ℓ] to a lower triangular matrix with a positive diagonal: it
+// keeps elements below the diagonal, exponentiates the diagonal, and sets the others to 0. For x = 0, it returns I.
 func CholeskyFactor[T linalg.Float](x *ad.Var[T]) *ad.Var[T] {
 	mustBe("CholeskyFactor: x", x, x.Rows(), x.Rows())
 	below, diagonal := masks(x.Tape(), x.Rows())
 	return ad.MulAdd(below, x, ad.Mul(diagonal, ad.Exp(ad.Mul(diagonal, x))))
 }
 
-// masks returns two constants [n×n] that are 1 below and on the diagonal, respectively, and otherwise 0.
+// masks returns constants [n×n]. The first is 1 below the diagonal, the second is 1 on the diagonal, and all else is 0.
 func masks[T linalg.Float](t *ad.Tape[T], n int) (below, diagonal *ad.Var[T]) {
 	b, d := linalg.New[T](n, n), linalg.New[T](n, n)
 	for i := range n {

@@ -8,8 +8,8 @@
 // hvaetest helps to test targets, flows and priors.
 //
 // All variables are matrices on a tape (package ad). For B samples in ℓ dimensions, z and the momentum ρ are [ℓ×B] and
-// densities are [1×B], with one column per sample. Step sizes are [1×ℓ], or [K×ℓ] for K steps. Functions panic if shapes
-// do not match or settings are missing.
+// densities are [1×B], with one column per sample. Step sizes are [1×ℓ], or [K×ℓ] for K steps. Functions panic if
+// shapes do not match or settings are missing.
 //
 // Read in this order: target.go, leapfrog.go, tempering.go, flow.go, prior.go, his.go (Algorithm 1), importance.go,
 // params.go, blocks.go, trainer.go (Algorithm 2), optimise.go, and ais.go (section 2.2).
@@ -29,7 +29,7 @@ type Target[T linalg.Float] interface {
 	LogJoint(z *ad.Var[T]) *ad.Var[T]
 }
 
-// A ClosedForm is a target with a formula for ∇U. With it, only training needs automatic differentiation.
+// A ClosedForm is a target with a formula for ∇U. With the formula, only training needs automatic differentiation.
 type ClosedForm[T linalg.Float] interface {
 	Target[T]
 	// PotentialGradient returns ∇U_θ(z|x) = −∇ log p_θ(x, z) [ℓ×B], computed by operations on the tape of z.
@@ -45,7 +45,7 @@ func PotentialGradient[T linalg.Float](target Target[T], z *ad.Var[T]) *ad.Var[T
 	return gradU
 }
 
-// evaluate returns ∇U_θ(z|x) [ℓ×B] and log p_θ(x, z) [1×B]. Without a ClosedForm, it evaluates LogJoint once for both.
+// evaluate returns ∇U_θ(z|x) [ℓ×B] and log p_θ(x, z) [1×B], with one call of LogJoint unless target is a ClosedForm.
 func evaluate[T linalg.Float](target Target[T], z *ad.Var[T]) (gradU, logJoint *ad.Var[T]) {
 	if _, ok := target.(ClosedForm[T]); ok {
 		return PotentialGradient(target, z), logJointOf(target, z)
@@ -78,7 +78,7 @@ func mustNotBeNil(name string, isNil bool) {
 	}
 }
 
-// misuse panics with a message for the programmer who calls this package. Its arguments take memory only on failure.
+// misuse panics with a message for the programmer who calls this package.
 func misuse(format string, args ...any) { panic("hvae: " + fmt.Sprintf(format, args...)) }
 
 // LogNormal returns log N(x | 0, I) [1×B] for the columns of x [ℓ×B].

@@ -8,13 +8,13 @@ import (
 )
 
 // A Tempering holds the factors α_k by which a flow multiplies the momentum after each leapfrog step, and the standard
-// deviation s of the initial momentum ρ₀ = s·γ₀. The zero value means no tempering: α_k = 1, s = 1. Tempering helps if
-// the posterior is far from q⁰ or has several modes. A good start of the whole flow is s = Π 1/α_k = 1/√β₀ from 1.2 to
-// 2, so α_k = 1.5^(−1/K) for any K. For comparison, α_k = 0.9 means s = 1.7 for K = 5, but 8.2 for K = 20.
+// deviation s of the initial momentum ρ₀ = s·γ₀. The zero value means no tempering: α_k = 1 and s = 1. Tempering helps
+// if the posterior is far from q⁰ or has several modes. Good initial values have s = Π 1/α_k = 1/√β₀ from 1.2 to 2,
+// such as α_k = 1.5^(−1/K). For comparison, α_k = 0.9 means s = 1.7 for K = 5, but 8.2 for K = 20.
 //
 // The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1 (FixedTempering, FreeTempering). The flow then multiplies
 // volumes by Π α_k^ℓ = s^−ℓ, so the entropy H is constant: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)). A tied flow cannot narrow
-// q⁰ without widening ρ_K. If the posterior is normal and ΔH = H(q⁰) − H(p_θ(z|x)), every tied flow, of any K, satisfies
+// q⁰ without widening ρ_K. If the posterior is normal and ΔH = H(q⁰) − H(p_θ(z|x)), every tied flow satisfies
 //
 //	log p_θ(x) − ELBO ≥ ℓ(exp(ΔH/ℓ) − 1) − ΔH.
 //
@@ -48,8 +48,8 @@ func FixedTempering[T linalg.Float](K int, invSqrtBeta0 *ad.Var[T]) Tempering[T]
 	return Tempering[T]{alpha, invSqrtBeta0, true}
 }
 
-// FreeTempering returns the tempering with the given α_k ∈ (0, 1], which is [K×1], or [K×ℓ] with one element
-// per dimension. Then s = 1/√β₀ = Π 1/α_k.
+// FreeTempering returns the tempering with the given α_k ∈ (0, 1] and s = 1/√β₀ = Π 1/α_k. The shape of alpha is [K×1],
+// or [K×ℓ] with one element per dimension.
 func FreeTempering[T linalg.Float](alpha *ad.Var[T]) Tempering[T] {
 	if slices.ContainsFunc(alpha.Value.Data, func(a T) bool { return a > 1 }) {
 		misuse("FreeTempering: an element of α is greater than 1")

@@ -39,10 +39,10 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 // Steps returns the number of steps taken.
 func (t *Trainer[T]) Steps() int { return t.steps }
 
-// Step estimates the mean bound over a batch and its gradient, and updates the parameters. It returns an error and does
-// not change the trainer if ctx is done (tested before each block), if the bound or its gradient is not finite (the
-// error names the first operation whose result is not), or if, in the first step, the bound of the first block does not
-// depend on a parameter.
+// Step estimates the mean bound over a batch and its gradient, and updates the parameters. It returns an error and
+// changes nothing if ctx is done, if the bound or its gradient is not finite, or if the bound does not depend on a
+// parameter. Step tests ctx before each block. It tests the dependence on parameters only in the first block of the
+// first step. If a value is not finite, the error names the first operation whose result is not finite.
 func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err error) {
 	count := t.count(batch)
 	step := pass[T]{batch, random.NewBatch(t.Seed, "algorithm 2 step", t.steps), t.params}
@@ -108,7 +108,7 @@ func (t *Trainer[T]) State() State[T] {
 }
 
 // Restore sets the trainer's state to a copy of s. It returns an error and changes nothing if s.Steps is negative, an
-// element of s is not finite, or the parameters or averages differ in number, order, names or shapes.
+// element of s is not finite, or the parameters or averages of s and t differ in number, order, names or shapes.
 func (t *Trainer[T]) Restore(s State[T]) error {
 	if got, want := s.layout(), t.State().layout(); got != want || s.Steps < 0 {
 		return fmt.Errorf("cannot restore a state with %d steps and %s into a trainer with %s", s.Steps, got, want)

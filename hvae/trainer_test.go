@@ -42,8 +42,8 @@ func sampled(theta *hvae.Param[float64]) hvae.Bound[float64] {
 	}
 }
 
-// In float32, 1e8 + 1 = 1e8. The sum of the slopes from left to right is therefore 2, but most other orders give
-// another sum. The parameter has 100,000 elements, so several goroutines add its gradients.
+// In float32, 1e8 + 1 = 1e8. Adding the slopes from left to right therefore gives 2, but most other orders give a
+// different sum. The parameter has 100,000 elements, so several goroutines add its gradients.
 func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
 	slopes, theta := []float32{1e8, 1, -1e8, 1, 1}, make([]float32, 100_000)
 	theta[0] = 1
@@ -97,8 +97,8 @@ func TestStepAveragesOverBatchesAndBlocksOfAnySize(t *testing.T) {
 	}
 }
 
-// A parameter of another trainer, or of none, is a constant. A parameter of the trainer that the bound does not use is an
-// error, and an unused parameter differs from a parameter with a zero gradient. Trainers do not share running averages.
+// A parameter that does not belong to the trainer is a constant. If the bound does not use a parameter of the trainer,
+// Step returns an error. A parameter with a zero gradient is not an error. Trainers do not share running averages.
 func TestStepUpdatesExactlyTheParametersOfTheTrainer(t *testing.T) {
 	for _, scale := range []float64{0, 1} {
 		var params hvae.Params[float64]
@@ -128,8 +128,8 @@ func TestStepUpdatesExactlyTheParametersOfTheTrainer(t *testing.T) {
 	}
 }
 
-// ExampleTrainer_Restore continues a run bit for bit. Restore must also reject a state that does not fit the trainer, and
-// change nothing. The trainer must not share memory with a state.
+// ExampleTrainer_Restore continues a run bit for bit. Restore must also reject a state that does not fit the trainer,
+// without changing the trainer. The trainer must not share memory with a state.
 func TestRestoreRejectsStatesThatDoNotFit(t *testing.T) {
 	var params hvae.Params[float64]
 	params.Add("a", linalg.Column(1.0, 2))
@@ -232,9 +232,9 @@ func TestCancelledCallDoesNotChangeState(t *testing.T) {
 	}
 }
 
-// In each case, the bound is f(θ + shift) for column 4, counted from 0, and f(θ + 1) for all other columns. The error of
-// Step must contain the given text, and the parameter must not change. If the bound is given, the error of Evaluate must
-// contain the same text.
+// In each case, the bound is f(θ + shift) for column 4, counted from 0, and f(θ + 1) for all other columns. The error
+// of Step must contain the texts elbo and where, and the parameter must not change. If elbo is not empty, the error of
+// Evaluate must contain the same two texts.
 func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 	steep := func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Div(x, ad.AddConst(ad.Square(x), 1e-310)) }
 	infinite := func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Add(x, x.Tape().Scalar(math.Inf(1))) }

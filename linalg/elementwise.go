@@ -114,7 +114,7 @@ func Exp[T Float](dst, a Matrix[T]) {
 	kernel.Exp(dst.Data, a.Data)
 }
 
-// Log sets dst = log a, elementwise. It is −Inf for 0 and NaN for negative numbers.
+// Log sets dst = log a, elementwise. The result is −Inf for 0 and NaN for negative numbers.
 func Log[T Float](dst, a Matrix[T]) {
 	check2("Log", dst.Shape(), a.Shape())
 	kernel.Log(dst.Data, a.Data)

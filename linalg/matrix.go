@@ -1,4 +1,5 @@
-// Package linalg implements float32 and float64 matrices and operations of neural networks, flows and their gradients.
+// Package linalg implements float32 and float64 matrices and the operations that neural networks, flows and their
+// gradients need.
 //
 // A batch is a row-major matrix [features × samples], so the samples of one feature are contiguous in memory. Each
 // sample is a column, as in the HVAE paper, and a dense layer is the product W·X.

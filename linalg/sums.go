@@ -60,7 +60,7 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 	}
 }
 
-// AddSum adds the sum of each row of a [m×n] to dst [m×1], with the same bits as Sum followed by Add.
+// AddSum adds the sum of each row of a [m×n] to dst [m×1]. The bits are the same as for Sum followed by Add.
 func AddSum[T Float](dst, a Matrix[T]) {
 	if dst.Shape() != (Shape{a.Rows, 1}) {
 		panic(fmt.Sprintf("linalg: AddSum: cannot add the sums of the rows of %v to %v", a.Shape(), dst.Shape()))

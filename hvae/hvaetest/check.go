@@ -12,9 +12,10 @@ import (
 )
 
 // TestTarget checks a target at the given points z [ℓ], where ℓ = dims, or by default at three points near the origin.
-// The function bind returns the target on a tape. TestTarget returns an error unless log p(x, z) is [1×B], each column
-// depends only on the same column of z, and the gradients of U and, for a random vector v, of vᵀ∇U agree with numerical
-// differentiation. Training needs the gradient of vᵀ∇U, so a ClosedForm must compute ∇U with operations on the tape.
+// The function bind returns the target on a tape. TestTarget returns an error unless log p(x, z) is [1×B], each of its
+// columns depends only on the same column of z, and the gradients of U and vᵀ∇U agree with numerical differentiation,
+// where v is a random vector. Training needs the gradient of vᵀ∇U, so a ClosedForm must compute ∇U with operations on
+// the tape.
 func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, points ...[]float64) error {
 	points = orNormal(points, 3, dims)
 	v := linalg.Column(orNormal(nil, 4, dims)[3]...)
@@ -52,8 +53,9 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, p
 }
 
 // TestFlow checks a flow at the given points (z, ρ) [2ℓ], where ℓ = dims. Without points, it checks one point near the
-// origin. The function bind returns the flow on a tape. TestFlow returns an error unless Inverse undoes Forward and
-// LogDet agrees with the determinant of the numerical Jacobian, or if rounding errors are too large for these checks.
+// origin. The function bind returns the flow on a tape. TestFlow returns an error if Inverse does not undo Forward, if
+// LogDet differs from the log determinant of the numerical Jacobian, or if rounding errors are too large for these
+// checks.
 func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, points ...[]float64) error {
 	apply := func(s []float64, f func(*hvae.Flow[float64], hvae.Phase[float64]) hvae.Phase[float64]) []float64 {
 		var t ad.Tape[float64]
@@ -64,7 +66,7 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 	forward := func(s []float64) []float64 { return apply(s, (*hvae.Flow[float64]).Forward) }
 	for _, s := range orNormal(points, 1, 2*dims) {
 		end := linalg.Column(forward(s)...)
-		// The inverse starts from H(z, ρ)·(1 + 10⁻⁹h), which shows whether it amplifies rounding errors.
+		// Inverse starts from H(z, ρ)·(1 + 10⁻⁹h), to show whether it amplifies rounding errors.
 		if err := compare("H⁻¹(H(z, ρ))", s, s, func(h float64) []float64 {
 			moved := end.Clone()
 			linalg.Scale(moved, 1+1e-9*h, end)
@@ -82,8 +84,8 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 	return nil
 }
 
-// compare returns an error unless got agrees with numerical(step/8) within 10⁻⁶ (relative) plus ten times the
-// difference from numerical(step), or if this difference is too large.
+// compare returns an error if got differs from numerical(step/8) by more than 10⁻⁶ (relative) plus e, where e is ten
+// times the difference between numerical(step/8) and numerical(step). It also returns an error if e is too large.
 func compare(quantity string, at, got []float64, numerical func(h float64) []float64) error {
 	coarse, fine := numerical(step), numerical(step/8)
 	for i, want := range fine {
@@ -109,11 +111,11 @@ func orNormal(points [][]float64, n, dims int) [][]float64 {
 	return slices.Collect(slices.Chunk(all.Data, dims))
 }
 
-// TestPrior checks a variational prior q⁰ in ℓ = dims dimensions, whose draws must have the same distribution in all
-// columns. The function bind returns the prior on a tape. TestPrior returns an error unless Draw returns z₀ [ℓ×B] and
-// log q⁰(z₀) [1×B], LogDensity of an hvae.Density agrees, and the mean of h(z₀)/q⁰(z₀) over 20,000 draws is 1 up to its
-// standard error. The density h is normal, with the mean of other draws and 0.64 times their covariance. The quotient
-// has a finite variance unless the tails of q⁰ are much lighter than normal tails.
+// TestPrior checks a variational prior q⁰ in ℓ = dims dimensions. The distribution must be the same in all columns. The
+// function bind returns the prior on a tape. TestPrior returns an error unless Draw returns z₀ [ℓ×B] and log q⁰(z₀)
+// [1×B], LogDensity (of an hvae.Density) returns the same log q⁰(z₀), and the mean of h(z₀)/q⁰(z₀) over 20,000 draws is
+// 1 within 4.5 standard errors. The density h is normal, with the mean of other draws and 0.64 times their covariance.
+// The quotient has a finite variance unless the tails of q⁰ are much lighter than normal tails.
 func TestPrior(bind func(t *ad.Tape[float64]) hvae.Prior[float64], dims int) error {
 	const draws, zBound = 20_000, 4.5 // a correct prior fails with probability 7e-6
 	var t ad.Tape[float64]

@@ -34,7 +34,7 @@ func ExampleTestTarget() {
 	// <nil>
 }
 
-// A custom target consists of its methods.
+// A custom is a target that consists of two functions.
 type custom struct {
 	logJoint, gradU func(z *ad.Var[float64]) *ad.Var[float64]
 }
@@ -117,7 +117,7 @@ func TestGradientErrorDetectsMissingTerm(t *testing.T) {
 	}
 }
 
-// A drawn is a prior whose method Draw is the function itself.
+// A drawn is a function that serves as the method Draw of a prior.
 type drawn func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64])
 
 func (d drawn) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) { return d(epsilon) }

@@ -31,7 +31,7 @@ func jacobian(f func(x []float64) []float64, x []float64, h float64) linalg.Matr
 	return J
 }
 
-// Gradient returns the derivatives ∂f/∂x_j at x, as Jacobian does.
+// Gradient returns the derivatives ∂f/∂x_j at x. It uses the same numerical method as Jacobian.
 func Gradient(f func(x []float64) float64, x []float64) []float64 {
 	return Jacobian(func(x []float64) []float64 { return []float64{f(x)} }, x).Data
 }
@@ -56,8 +56,9 @@ func Determinant(m linalg.Matrix[float64]) float64 {
 	return det
 }
 
-// GradientError returns ‖g − d‖/‖d‖ for the gradient of the mean of f(params) with respect to all parameters, by
-// automatic (g) and numerical (d) differentiation. The function f must be smooth and draw the same noise in each call.
+// GradientError returns ‖g − d‖/‖d‖, where g and d are the gradients of the mean of f(params) with respect to all
+// parameters by automatic and by numerical differentiation. The function f must be smooth and draw the same noise in
+// each call.
 func GradientError(params []linalg.Matrix[float64],
 	f func(t *ad.Tape[float64], params []*ad.Var[float64]) *ad.Var[float64]) float64 {
 	var t ad.Tape[float64]

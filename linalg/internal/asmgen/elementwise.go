@@ -12,7 +12,7 @@ type elementwiseKernel struct {
 	inputs  string   // operands that the kernel reads
 	scalars []string // fields of elementwiseArgs that hold the scalars that the kernel reads
 
-	// formula returns the outputs for the inputs, followed by the scalars.
+	// formula returns the outputs. The slice x contains the inputs and then the scalars.
 	formula func(f *formula, x []*value) (outputs []*value)
 }
 
@@ -47,7 +47,8 @@ func sigmoid(f *formula, x []*value) []*value {
 	return []*value{f.sigmoid(x[0], f.expOfMinusAbs(x[0]))}
 }
 
-// softplusSigmoid returns b = 1/(1 + e⁻ᵃ) and y = log(1 + eᵃ), which is stored last, so that y may overwrite b.
+// softplusSigmoid returns the outputs b = 1/(1 + e⁻ᵃ) and y = log(1 + eᵃ). The kernel stores y last. If b and y share
+// memory, as in the function Softplus, the memory therefore holds y.
 func softplusSigmoid(f *formula, x []*value) []*value {
 	e := f.expOfMinusAbs(x[0])
 	return []*value{f.sigmoid(x[0], e), f.softplus(x[0], e)}
@@ -104,7 +105,7 @@ func (w *assembler) elementwiseKernel(k elementwiseKernel) {
 		w.broadcast(address{base: "@" + name}, len(x))
 		x = append(x, f.loaded(len(x), 1))
 	}
-	// The functions below load the inputs and store the outputs, whole vectors or parts of vectors.
+	// The function load loads the inputs, and store stores the outputs. Both work for full and for partial vectors.
 	at := func(name rune) address { return address{base: string(name), index: "done", scale: 1} }
 	load := func() {
 		for i, name := range k.inputs {

@@ -20,7 +20,7 @@ type value struct {
 	shift     int // number of bits for "shift"
 	constant  *constant
 	register  int // register that holds the value, or −1
-	readers   int // number of arguments equal to this value in operations that have not been emitted
+	readers   int // number of uses of the value in operations that have not been emitted
 }
 
 // newFormula returns an empty formula. With AVX2, one register is reserved for the mask.
@@ -123,7 +123,8 @@ func (f *formula) read(v *value) int {
 	return v.register
 }
 
-// release frees the registers of arguments that no later operation reads. Each operation loads its constants again.
+// release frees the registers of arguments that no later operation reads, and of constants, because each operation
+// loads its constants again.
 func (f *formula) release(arguments []*value) {
 	for _, a := range arguments {
 		a.readers--
@@ -134,8 +135,8 @@ func (f *formula) release(arguments []*value) {
 	}
 }
 
-// instruction emits the instruction d = x ∘ y with the given name in the table vectorInstructions. On amd64, form
-// replaces the digits 231 in the name. With AVX-512, a constant y remains in memory.
+// instruction emits the instruction d = x ∘ y with the given name in the table vectorInstructions. On amd64, the
+// argument form replaces the digits 231 in the name. With AVX-512, the instruction reads a constant y from memory.
 func (f *formula) instruction(name, form string, x int, y *value, d int) {
 	if f.architecture == arm64 {
 		f.vector(name, x, f.read(y), d)
@@ -149,11 +150,12 @@ func (f *formula) instruction(name, form string, x int, y *value, d int) {
 	f.assembler.op("%s %s, %s, %s", mnemonic, f.v(f.read(y)), f.v(x), f.v(d))
 }
 
-// overwrites reports whether the operation being emitted is the last to read v, and thus may overwrite its register.
+// overwrites reports whether the operation being emitted may overwrite the register of v. It may if it is the last
+// operation to read v, or if v is a constant, because each operation loads its constants again.
 func overwrites(v *value) bool { return v.readers == 1 || v.constant != nil }
 
-// overwrite returns a register that holds v and that the operation being emitted may overwrite. If the operation is
-// the last to read v, this is the register of v. Otherwise, the register holds a copy.
+// overwrite returns a register that holds v and that the operation being emitted may overwrite. If overwrites(v) is
+// true, this is the register of v. Otherwise, it is a register with a copy of v.
 func (f *formula) overwrite(v *value) int {
 	r := f.read(v)
 	if overwrites(v) {
@@ -165,7 +167,7 @@ func (f *formula) overwrite(v *value) int {
 	return d
 }
 
-// emitMultiplyAdd emits v = c ± a·b. The instruction overwrites c or, on amd64, a factor.
+// emitMultiplyAdd emits v = c ± a·b. The instruction overwrites c. On amd64, it may overwrite a factor instead.
 func (f *formula) emitMultiplyAdd(v, a, b, c *value) {
 	if b.constant != nil || !overwrites(a) && overwrites(b) {
 		a, b = b, a // prefer to overwrite a constant or a value that is not needed any more

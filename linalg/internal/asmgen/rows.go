@@ -7,7 +7,7 @@ package main
 // They do not use masks, because the load of a row would overlap the masked store of the preceding row, and would
 // have to wait until the store has completed.
 
-// A rowKernel is a row kernel. In the formula, x_i is row i of the operand x, or element i if x is a column.
+// A rowKernel describes a row kernel. In the formula doc, x_i is row i of the operand x, or element i if x is a column.
 type rowKernel struct {
 	name, doc string
 	emit      func(w *assembler)
@@ -122,7 +122,7 @@ func (w *assembler) dots() {
 	w.code("MOVE @y.stride, cols")
 	for i := range 4 {
 		w.setVectors(8, 2)
-		s := i / 2 // register whose first two lanes are the sums of rows i and i + 1
+		s := i / 2 // register whose first two lanes are the sums of rows 2s and 2s + 1
 		if i == 2 && lanes == 4 {
 			w.op("VEXTRACTF128 $1, Y0, X1")
 		}
@@ -171,7 +171,7 @@ func (w *assembler) addColumns(n int) {
 	}
 }
 
-// addFourColumns emits code of AVX2 that adds four columns to the sums of four rows. It multiplies the rows, transposes
+// addFourColumns emits AVX2 code that adds four columns to the sums of four rows. It multiplies the rows, transposes
 // the 4×4 matrix of products and adds its rows. To transpose, it interleaves pairs of rows and combines halves.
 func (w *assembler) addFourColumns() {
 	for i := range 4 {

@@ -14,11 +14,11 @@ import "fmt"
 //
 // On arm64, the element of A is in one lane of a register. The multiply-add multiplies a vector of B by this lane.
 
-// In tiles with more than eight rows, each step prefetches the element in row 0 of A for the step 2^prefetchShift = 64
-// steps later. If A is a transpose, most elements of the other rows are in the same cache line. Prefetching helps if
-// consecutive steps read A from different cache lines, as in Wᵀ·δ for a matrix W [512×450] and a matrix δ with 16
-// columns. With a distance of 64 steps, this product takes 60 µs, whether W is in the second-level or the third-level
-// cache. A distance of 8 steps does not hide the latency: the product takes 64 to 82 µs.
+// In tiles with more than eight rows, each step prefetches the element of row 0 of A that is needed
+// 2^prefetchShift = 64 steps later. If A is a transpose, most elements of the other rows are in the same cache line.
+// Prefetching helps if consecutive steps read A from different cache lines, as in Wᵀ·δ for a matrix W [512×450] and a
+// matrix δ with 16 columns. With a distance of 64 steps, this product takes 60 µs, whether W is in the second-level or
+// the third-level cache. A distance of 8 steps does not hide the latency: the product takes 64 to 82 µs.
 const prefetchShift = 6
 
 func tiles(arch *architecture) string {
@@ -141,7 +141,7 @@ func (w *assembler) products(s shape, kind tileKind) {
 	w.code("ADD aStep, a; ADD bStep, b; LOOP steps, eachStep; LOOP %s, eachSegment", counter)
 }
 
-// loadFactor emits an instruction that loads an element of A for multiply.
+// loadFactor emits an instruction that loads an element of A for the method multiply.
 func (w *assembler) loadFactor(from address, r int) {
 	if w.architecture == amd64 {
 		w.broadcast(from, r)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// vectorInstructions maps names to vector instructions d = a ∘ b: the name of the instruction for float32 or int32 on
-// amd64, its name on arm64 and its code on arm64. Go's assembler lacks most of these instructions of arm64
+// vectorInstructions maps names to vector instructions d = a ∘ b. The fields are the amd64 name of the instruction for
+// float32 or int32, its arm64 name and its arm64 code. Go's assembler lacks most of these arm64 instructions
 // (golang/go#41092). The generator emits all of them as WORD directives, which contain the instruction code. A comment
 // contains the output of GNU's disassembler for this code, and a test compares the code with the comment.
 var vectorInstructions = map[string]struct {
@@ -39,7 +39,8 @@ var vectorInstructions = map[string]struct {
 	"select":  {arm64: "bsl", code: 0x6e601c00},   // d = a where the bits of d are set, else b
 }
 
-// setVectors sets the type of the following vectors: the number of bytes of an element and the number of elements.
+// setVectors sets the vector type for the instructions emitted from now on: size is the number of bytes per element,
+// and lanes is the number of elements per vector.
 func (w *assembler) setVectors(size, lanes int) { w.size, w.lanes = size, lanes }
 
 func (w *assembler) v(i int) string {
@@ -58,7 +59,7 @@ func (w *assembler) v(i int) string {
 	return fmt.Sprintf("%s%d", prefix, i)
 }
 
-// typed returns the name of an instruction of amd64 for the type of the vectors, given its name for float32 or int32.
+// typed returns the name of an amd64 instruction for the current vector type, given its name for float32 or int32.
 func (w *assembler) typed(name string) string {
 	switch stem, ok := strings.CutSuffix(name, "PS"); {
 	case ok:
@@ -87,8 +88,8 @@ func (w *assembler) vector(name string, a, b, d int) {
 	w.word(i.code|uint32(b<<16|a<<5|d), "%s v%d.%[3]s, v%[4]d.%[3]s, v%[5]d.%[3]s", i.arm64, d, lanes, a, b)
 }
 
-// word emits a WORD directive with the code of an instruction of arm64 and a comment, formatted as by
-// fmt.Sprintf. The comment must equal the output of GNU's disassembler for this code.
+// word emits a WORD directive with the code of an arm64 instruction, and a comment that is formatted as by fmt.Sprintf.
+// The comment must equal the output of GNU's disassembler for this code.
 func (w *assembler) word(code uint32, format string, args ...any) {
 	w.op("WORD $0x%08x // %s", code, fmt.Sprintf(format, args...))
 }
@@ -126,10 +127,10 @@ func (w *assembler) shift(a, n, d int) {
 	w.op("%s $%d, V%d.%[4]s, V%[5]d.%[4]s", name, bits, a, w.arrangement(), d)
 }
 
-// arrangement returns the suffix of vector registers of arm64, such as S4 for four float32.
+// arrangement returns the suffix of an arm64 vector register, such as S4 for four float32 elements.
 func (w *assembler) arrangement() string { return map[int]string{4: "S4", 8: "D2"}[w.size] }
 
-// maskRegister is the number of the AVX2 register that holds the mask for partial vectors. AVX-512 has the mask in K1.
+// maskRegister is the number of the AVX2 register that holds the mask for partial vectors. For AVX-512, it is in K1.
 const maskRegister = 15
 
 // load emits an instruction that loads a vector from an address into register r. If w.masked is set, elements outside
@@ -189,12 +190,12 @@ func (w *assembler) broadcast(from address, r int) {
 // parts contains the suffixes of the instructions that insert or extract a 16-byte part of a vector.
 var parts = map[*isa]string{avx2: "F128", avx512: "F32X4"}
 
-// insert emits an instruction of amd64 that loads a part of register r from an address. Other parts keep their values.
+// insert emits an amd64 instruction that loads one part of register r from an address. The other parts do not change.
 func (w *assembler) insert(part int, from address, r int) {
 	w.op("VINSERT%s $%d, %s, %s, %s", parts[w.isa], part, w.memory(from), w.v(r), w.v(r))
 }
 
-// setMask emits code of amd64 that sets the mask to the first n elements, where n is the value of a register. The code
+// setMask emits amd64 code that sets the mask to the first n elements, where n is the value of a register. The code
 // overwrites this register and the register temp.
 func (w *assembler) setMask(n, temp string) {
 	n, temp = w.operand(n), w.operand(temp)

@@ -70,8 +70,8 @@ func TestElementwiseKernelsMatchTheirDefinitions(t *testing.T) {
 	})
 }
 
-// A function is an elementwise function of one argument. The function exact returns its value as the sum of two
-// numbers. The field hash is for the results of the last part of the arguments; see testAccuracy.
+// A function is an elementwise function of one argument. The field exact computes the exact result as the sum of two
+// numbers. The field hash is the expected hash of the results for arguments from −120 to 120; see testAccuracy.
 type function[T Float] struct {
 	name  string
 	run   func(y, x []T)
@@ -143,9 +143,9 @@ func exponent(x float64) int {
 	return e
 }
 
-// testAccuracy computes functions of the arguments x and of numbers from −120 to 120 with distance step, and compares
-// the results with the exact values. The error must not exceed bound units in the last place, where unit(y) is one
-// unit for the exact value y. The hashes are for the numbers from −120 to 120, which are the same with -short.
+// testAccuracy computes functions of the arguments x and of the numbers −120, −120 + step, … up to 120, and compares
+// the results with the exact values. The error must not exceed bound units in the last place, where unit(y) is one unit
+// for the exact value y. The hashes are for the numbers from −120 to 120, which are the same with -short.
 func testAccuracy[T Float](t *testing.T, bound float64, x []T, step float64,
 	unit func(y float64) float64, functions []function[T]) {
 	hashed := len(x)

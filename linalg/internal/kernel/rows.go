@@ -23,7 +23,8 @@ type rowOperand struct {
 	stride int
 }
 
-// minSIMD is the minimum number of elements for a SIMD kernel. A call takes as long as 20 elements in plain Go.
+// minSIMD is the minimum number of elements for a SIMD kernel. Calling a kernel takes about as long as computing 20
+// elements in plain Go.
 const minSIMD = 20
 
 // operand returns the kernel argument for an operand [rows×n] with elements s[i·row + j·col]. It panics if s is too
@@ -122,7 +123,7 @@ var ones = [...]float64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 //
 //go:noinline
 func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
-	if simd32[T]() && yr > 0 { // add the product of x and a column of ones; if yr = 0, its elements would overlap
+	if simd32[T]() && yr > 0 { // add the product of x and a column of ones; for yr = 0, the elements of C would overlap
 		c := Contraction[T]{
 			Rows: rows, Cols: 1, Steps: n, Groups: 1,
 			C: y, CRow: yr, A: x, ARow: n, AStep: 1, B: []T{1}, Segments: []Segment{{}}, Add: true,

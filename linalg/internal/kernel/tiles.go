@@ -2,8 +2,8 @@ package kernel
 
 import "unsafe"
 
-// tileArgs holds the arguments of a tile kernel. The kernel computes a tile, which is a small part of C. The comment
-// on the method tiles shows the kinds of tiles. All strides and offsets are in bytes.
+// tileArgs holds the arguments of a tile kernel. The kernel computes a tile, which is a small part of C. The comment on
+// Contraction.tiles contains a drawing of the kinds of tiles. All strides and offsets are in bytes.
 type tileArgs struct {
 	c, a, b, bias  unsafe.Pointer
 	aRow, aStep    int

@@ -43,9 +43,10 @@ func Transpose[T Float](dst, a []T, rows, cols int) {
 // columns is not a multiple of four, the last two quads overlap.
 func transposeSIMD[T Float](k transposeKernel, dst, a []T, rows, cols int) {
 	size := rows * cols
-	chunk := max(1, 4096/size) * size // elements of the matrices that fit into the first-level cache, or of one matrix
+	chunk := max(1, 4096/size) * size // elements of as many matrices as fit into the first-level cache, at least one
 	type span struct{ first, count int }
-	// The first span contains the whole bands (quads). The second contains a last, overlapping band (quad) or nothing.
+	// The first span contains all whole bands (quads). The second span contains a last band (quad) that overlaps the first
+	// span, or nothing.
 	bands := [2]span{{0, rows / k.rows}, {rows - k.rows, min(1, rows%k.rows)}}
 	quads := [2]span{{0, cols / 4}, {cols - 4, min(1, cols%4)}}
 	for lo := 0; lo < len(a); lo += chunk {
