@@ -136,18 +136,19 @@ func weights(n *model.Network[float32]) map[string][]float32 {
 	return all
 }
 
-// estimated returns the results of one run of an evaluation: the mean ELBO, the mean negative log-likelihood and, for
+// estimated returns the results of one run of an evaluation of the first images: the mean ELBO, the mean negative log-likelihood and, for
 // each image, the tail shape of the importance weights.
-func estimated(c model.Checkpoint, images data.Images, n int, seed uint64, run, samples int) (elbo, nll float64, tails []float64) {
+func estimated(n *model.Network[float32], images data.Images, count int, seed uint64, run, samples int) (
+	elbo, nll float64, tails []float64) {
 	const together = 48 // number of samples for which all ε are drawn before all γ₀
 	var tape ad.Tape[float32]
-	for i := range n {
+	for i := range count {
 		tape.Reset()
-		network := c.Const(&tape)
+		network := n.Const(&tape)
 		pixels := func(_, i int) *rand.Rand { return random.Stream(seed, "mnist eval pixels", run, i) }
 		x := tape.Const(drawBatch(images, []int{i}, 0, pixels, pixels).x)
 		rng := random.Stream(seed, "mnist eval noise", run, i)
-		epsilon, gamma0 := tape.Matrix(c.Config.Latent, samples), tape.Matrix(c.Config.Latent, samples)
+		epsilon, gamma0 := tape.Matrix(n.Config.Latent, samples), tape.Matrix(n.Config.Latent, samples)
 		for lo := 0; lo < samples; lo += together {
 			for _, m := range []linalg.Matrix[float32]{epsilon, gamma0} {
 				for row := range m.Rows {
@@ -166,8 +167,8 @@ func estimated(c model.Checkpoint, images data.Images, n int, seed uint64, run, 
 			sum += float64(l)
 			total += math.Exp(float64(l) - largest)
 		}
-		elbo += sum / float64(samples) / float64(n)
-		nll -= (largest + math.Log(total/float64(samples))) / float64(n)
+		elbo += sum / float64(samples) / float64(count)
+		nll -= (largest + math.Log(total/float64(samples))) / float64(count)
 
 		tails = append(tails, hvae.ImportanceEstimate(weights).TailShape)
 	}
