@@ -102,8 +102,8 @@ var section21 = section{"2.1", "Unbiased likelihood and evidence lower bound est
 //
 //	∫ p̂(x) q(u|x) du = p(x),
 //
-// for two targets, whose p(x) is known, and for the flows of schemes. For each target and flow, the check draws p̂(x)
-// 40,000 times.
+// for two targets with known p(x), and for each flow that the function schemes lists. For each target and flow, the
+// check draws p̂(x) 40,000 times.
 func estimateIsUnbiased(r *report) {
 	r.statement("(1) eq:unbiased", "the expectation of p̂(x) is p(x)")
 	for _, target := range targets() {
@@ -207,8 +207,8 @@ func gradientVariance(r *report) {
 
 // gradientIsUnbiased checks E[∇ log p̂(x)] = ∇ L_ELBO(θ, φ; x). The paper says: "we only require an unbiased estimator"
 // of the gradient, "given by ∇ log p̂(x) if the reparameterization trick is used". The target is the Gaussian model
-// with 8 points in one dimension, and q⁰ = N(μ, s²). The check computes 3000 gradients, each from 10 draws. The
-// expected gradient is the numerical derivative of the ELBO in closed form, log p(D) − affineGap.
+// with 8 points in one dimension, and q⁰ = N(μ, s²). The check computes 3000 gradients, each from 10 draws. Their mean
+// must be the numerical derivative of the ELBO, whose closed form is log p(D) − affineGap.
 func gradientIsUnbiased(r *report) {
 	r.statement("", "∇ log p̂(x) of reparameterised draws is an unbiased estimate of ∇L_ELBO")
 	_, data, theta := points(1, 8)
@@ -266,8 +266,8 @@ var section22 = section{"2.2", "Unbiased likelihood estimator using time-inhomog
 //
 // The paper says: "If K is μ-reversible then K_rev = K". The target is hvaetest.Quadratic, so p^k is normal. The check
 // draws z ~ p^k, and the kernel moves z to z′. Then E[f(z)g(z′)] = E[f(z′)g(z)] must hold for all functions f and g.
-// For f = 1 or g = 1, this equation says that p^k is invariant. The moves must be so large that mistakes change the
-// means. The other kernels have step size 0, so they do not move z.
+// For f = 1 or g = 1, this equation says that p^k is invariant. The moves must also be large enough for mistakes to
+// change the means. The other kernels have step size 0, so they do not move z.
 func aisKernels(r *report) {
 	r.statement("", "AIS: the kernels leave p^k invariant and are reversible, so K_rev = K")
 	const K, draws, omega = 4, 20000, 1.4
@@ -373,15 +373,15 @@ func flowDensity(r *report) {
 	}
 }
 
-// flowEstimate checks the right side of equation 5, which is equation 4 in the space of (z, ρ), and equation 6,
+// flowEstimate checks equation 6 and the right side of equation 5. Equation 5 is equation 4 in the space of (z, ρ).
 //
 //	p̂(x) = p̄(x, z_K, ρ_K)/q^K(z_K, ρ_K) = p̄(x, H(z₀, ρ₀))/q⁰(z₀, ρ₀) · Π_k |det ∇Φ^k|,
 //	p̄(x, z, ρ) = p(x, z) N(ρ|0, I).
 //
 // The paper says that this is "a special case of (3)". If q^k is the map Φ^k and r^{k−1} its inverse, the quotient
-// r^{k−1}/q^k in equation 3 is |det ∇Φ^k|. In five dimensions, 20 draws of p̂ must equal the expression of equation 6,
-// computed from scalar log densities and log |det ∇Φ^k| = ℓ log α_k. They must also equal the expression of equation 5.
-// For this expression, hvae.ReverseHIS computes q^K(z_K, ρ_K) from (z_K, ρ_K) alone. The initial momentum ρ₀ has "the
+// r^{k−1}/q^k in equation 3 is |det ∇Φ^k|. In five dimensions, 20 draws of p̂ must equal the right side of equation 6,
+// computed from scalar log densities and log |det ∇Φ^k| = ℓ log α_k. They must also equal the right side of equation 5,
+// for which hvae.ReverseHIS computes q^K(z_K, ρ_K) from (z_K, ρ_K) alone. The initial momentum ρ₀ has "the
 // canonical momentum distribution", because ρ₀ = γ₀/√β₀ for γ₀ ~ N(0, I).
 func flowEstimate(r *report) {
 	r.statement("(4) eq:optimalestimator, (5) eq:estimatorHMC, right, (6) eqn:reparameterization",
@@ -772,10 +772,10 @@ func replacedTerms(r *report) {
 	check("bad fit", 1, 0.3, 1, 0.5, 0.100-0.283, 0.533-0.283)
 }
 
-// averageGradient checks the gradients of log p̂ that Algorithm 2 uses. For fixed noise, the average ELBO of a batch is
-// a smooth function of θ and φ, and the distribution of the noise does not depend on θ and φ. So the expected gradient
-// of this average is the gradient of the ELBO. Automatic differentiation must agree with numerical derivatives in every
-// parameter, for the methods of section 4.1 and for flows with hvaetest.Bimodal.
+// averageGradient checks the gradients of log p̂ that Algorithm 2 uses. For fixed noise, the mean of log p̂ over a batch
+// is a smooth function of θ and φ, and the distribution of the noise does not depend on θ and φ. So the expectation of
+// its gradient is the gradient of the ELBO. Automatic differentiation must agree with numerical differentiation for
+// every parameter of the methods of section 4.1, and of flows with hvaetest.Bimodal.
 func averageGradient(r *report) {
 	r.statement("Algorithm 2, alg:vi", "the gradient of the average ELBO is its derivative in every parameter θ and φ")
 	for _, s := range schemes() {
@@ -1361,13 +1361,12 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow, and evidence
 	tiedEntropy, untiedOptimum, untiedEstimates, reverseEstimates, blindSpots,
 }}
 
-// tiedEntropy checks tied flows with a normal target. Then (z_K, ρ_K) is normal with the covariance AAᵀ (see
-// affineMap). Let q_j be the standard deviations of q⁰. The determinant of AAᵀ must be Π q_j². The gap (see affineGap)
-// must be above ℓ(exp(ΔH/ℓ) − 1) − ΔH, where ΔH = Σ_j log(q_j/sd_j) is the entropy of q⁰ minus the entropy of the
-// posterior.
+// tiedEntropy checks tied flows with a normal target. (z_K, ρ_K) is then normal with the covariance AAᵀ (see affineMap).
+// Let q_j and sd_j be the standard deviations of q⁰ and of the posterior. The determinant of AAᵀ must be Π q_j². The gap
+// (see affineGap) must be above ℓ(exp(ΔH/ℓ) − 1) − ΔH, where ΔH = Σ_j log(q_j/sd_j) = H(q⁰) − H(p(z|x)).
 //
-// For other targets, the entropy is constant because the flow multiplies volumes by Π α_k^ℓ (see leapfrogThenCooling)
-// and ρ₀ has the standard deviation Π 1/α_k (see flowEstimate).
+// For any other target, too, the entropy of (z_K, ρ_K) is H(q⁰) + H(N(0, I)), because the flow multiplies volumes by
+// Π α_k^ℓ (see leapfrogThenCooling) and ρ₀ has the standard deviation Π 1/α_k (see flowEstimate).
 func tiedEntropy(r *report) {
 	r.statement("", "tied tempering keeps the entropy: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)), for every K, ε and α; so, "+
 		"if the posterior is normal, the gap is at least ℓ(exp(ΔH/ℓ) − 1) − ΔH")

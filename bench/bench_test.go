@@ -79,8 +79,8 @@ func binary(rows, cols int) linalg.Matrix[float32] {
 func columns(n int) hvae.Batch { return hvae.Columns(random.Stream(1, "columns").Perm(n)) }
 
 // BenchmarkGEMM measures products of float32 matrices [m×k] and [k×n] on all cores. The sizes m×n×k are 1024×1024×1024,
-// the sizes of two layers of the MNIST model, and three sizes of a single AVX-512 tile. The operands of a tile stay in
-// the first-level cache.
+// the sizes of two layers of the MNIST model, and three sizes for which the product is a single AVX-512 tile. The operands
+// of a tile stay in the first-level cache.
 func BenchmarkGEMM(b *testing.B) {
 	for _, s := range []struct{ m, n, k int }{
 		{8, 48, 192}, {8, 48, 32}, {16, 16, 192}, {450, 100, 64}, {512, 100, 450}, {1024, 1024, 1024},

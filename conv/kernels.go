@@ -59,8 +59,8 @@ func convRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo, h
 	}
 }
 
-// A line is a row or a column of pixels. From each pixel to the next, the result moves by cStride elements in C, and
-// the segments move by bStride elements in B.
+// A line is a row or a column of pixels that a linalg.Contraction computes. From each pixel to the next, the position
+// of the result in C advances by cStride elements, and the starts of the segments in B by bStride elements.
 type line struct{ pixels, cStride, bStride int }
 
 // runPixels computes a rectangle of pixels. The line across is its first row, and the line down is its first column.
@@ -183,9 +183,10 @@ func weightGradient[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], s
 // one for each kernel row. In each block, weightRows computes rows lo to hi−1. For each output pixel, delta holds the
 // gradient with respect to its channels, transposed to [B×OutC]. The rows of output pixels are in reverse order.
 //
-// Each contraction sums over the images (its steps) and over pixels (its segments), which keeps the sums in registers.
-// Its groups are kernel rows that are Stride apart, because these rows use the same input pixels. From each kernel row
-// to the next, the output pixels move up by one row. The groups make a training step of the VAE 5 % faster.
+// Each linalg.Contraction sums over the images, which are its steps, and over pixels, which are its segments. So the
+// sums stay in registers. The groups of the contraction are kernel rows that are Stride apart, because these rows use
+// the same input pixels. For the next kernel row of a group, each input pixel belongs to the output pixel one row
+// higher. The groups make a training step of the VAE 5 % faster.
 func weightRows[T linalg.Float](g *Geometry, w linalg.Matrix[T], delta []T, x linalg.Matrix[T], lo, hi int) {
 	var buffers buffers
 	n := x.Cols
@@ -218,7 +219,8 @@ func weightRows[T linalg.Float](g *Geometry, w linalg.Matrix[T], delta []T, x li
 	}
 }
 
-// grain returns the grain for a loop over n rows of images or weights: 2²¹ multiply-adds, about 50 µs of work.
+// grain returns the smallest number of rows that is worth a goroutine, for a loop over n rows of images or weights. These
+// rows take about 2²¹ multiply-adds, or 50 µs.
 func (g *Geometry) grain(n, batch int) int { return max(1, 1<<21*n/max(1, g.MultiplyAdds()*batch)) }
 
 // mustFit panics if the operands do not fit g, or if the bias is neither empty nor [channels×1]. The panic message

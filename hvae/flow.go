@@ -110,7 +110,7 @@ func (f *Flow[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	return ad.Add(sumOfLogs(f.Tempering.MomentumSD, dims), f.LogDet(tape, dims))
 }
 
-// sumOfLogs returns the sum of log v over rows and dimensions [1×1]. If v has one column, it counts dims times.
+// sumOfLogs returns the sum of log v over rows and dimensions [1×1]. A single column of v stands for all dimensions.
 func sumOfLogs[T linalg.Float](v *ad.Var[T], dims int) *ad.Var[T] {
 	return ad.Scale(ad.Sum(ad.Log(v)), T(dims)/T(v.Cols()))
 }

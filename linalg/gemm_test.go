@@ -84,8 +84,8 @@ func TestAddMatMulTBAddsTheCompleteSum(t *testing.T) {
 	}
 }
 
-// The bits of an element must not depend on the number of goroutines or on the other elements that are computed, even
-// if the sum of its products is divided into blocks.
+// The bits of an element must depend neither on the number of goroutines nor on which other elements are computed with
+// it, even if its sum of products is divided into blocks.
 func TestLongSumsHaveTheSameBitsOnEveryPath(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	const m, n, k = 150, 103, 3*kBlock + 5 // at least two goroutines

@@ -35,7 +35,7 @@ func matches(t *testing.T, name string, want []byte) {
 	}
 }
 
-// shows checks that a document contains a text. Minus signs count as hyphens, and line breaks as spaces.
+// shows checks that a document contains the formatted text. It treats minus signs as hyphens and line breaks as spaces.
 func shows(t *testing.T, document, format string, args ...any) {
 	t.Helper()
 	plain := func(text string) string {
@@ -76,7 +76,7 @@ func stored(t *testing.T, folder string) []summary {
 	return summaries(append(published(), results...))
 }
 
-// find returns the summary of the published runs of a row or, if published is false, of our runs.
+// find returns a summary for a row of Table 1: of the published runs if published is true, and otherwise of our runs.
 func find(all []summary, row string, published bool) summary {
 	i := slices.IndexFunc(all, func(s summary) bool { return s.row == row && published == (s.protocol == publishedName) })
 	return all[i]

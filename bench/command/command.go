@@ -1,5 +1,5 @@
 // Package command implements the common parts of the programs gaussian and mnist. It handles usage errors, exit
-// statuses and signals, and writes files that a crash does not damage.
+// statuses and signals, and it replaces files so that a crash cannot damage them.
 package command
 
 import (

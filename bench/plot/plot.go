@@ -184,7 +184,7 @@ func text(b *bytes.Buffer, x, y float64, attributes, s string) {
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" %s>%s</text>`+"\n", x, y, attributes, html.EscapeString(s))
 }
 
-// textWidth returns an estimate of the width of s in pixels. For most texts, the estimate is too large.
+// textWidth returns an estimate of the width of s in pixels. The estimate is usually too large.
 func textWidth(s string) float64 { return 0.58 * fontSize * float64(utf8.RuneCountInString(s)) }
 
 // An axis maps values to pixels.

@@ -49,7 +49,7 @@ type Set struct {
 	SHA256      string
 }
 
-// The names of MNIST and of the built-in images.
+// The names of two datasets: MNIST and the built-in images.
 const MNIST, Synthetic = "mnist", "synthetic"
 
 // Load returns the built-in images if folder is Synthetic, and otherwise the images in the folder. If folder is "",

@@ -117,8 +117,8 @@ func (f *formula) sigmoid(x, e *value) *value {
 	return f.div(f.choose(x, f.float(0), e, f.float(1)), f.add(e, f.float(1)))
 }
 
-// tanh returns tanh x = ±(1 − e)/(1 + e) for e = e^−2|x| = 2ⁿ + q·2ⁿ with q = eʳ − 1. For small x, n is 0 and 1 − e is
-// −q, which is accurate.
+// tanh returns tanh x = ±(1 − t)/(1 + t), where t = exp(−2|x|) = 2ⁿ(1 + q), q = exp(r) − 1 and −2|x| = n·log 2 + r. For
+// small |x|, n is 0, so 1 − t is −q, which is accurate.
 func (f *formula) tanh(x *value) *value {
 	limit := map[int]float64{4: 10, 8: 20}[f.size] // for |x| ≥ limit, tanh x is ±1
 	y := f.mul(f.min(f.float(limit), f.abs(x)), f.float(-2))

@@ -139,8 +139,8 @@ func (w *assembler) dots() {
 	w.code("INDEX4 aRow1, a, a; INDEX4 bRow1, b, b; SUB $4, rows; JLEAST rows, $1, fourRows")
 }
 
-// addColumns emits code that adds n columns of products to the sums of four rows. It multiplies the elements of the
-// rows and transposes the matrix of products.
+// addColumns emits code that adds n columns of products to the sums of four rows. The code multiplies the elements of
+// the rows of a with the elements of the rows of b, transposes the matrix of products, and adds its rows.
 func (w *assembler) addColumns(n int) {
 	w.setVectors(8, w.bytes/8)
 	if n == 4 {

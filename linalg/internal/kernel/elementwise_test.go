@@ -144,8 +144,9 @@ func exponent(x float64) int {
 }
 
 // testAccuracy computes functions of the arguments x and of the numbers −120, −120 + step, … up to 120, and compares
-// the results with the exact values. The error must not exceed bound units in the last place, where unit(y) is one unit
-// for the exact value y. The hashes are for the numbers from −120 to 120, which are the same with -short.
+// the results with the exact values. The error in units in the last place must be at most bound. The function unit
+// returns the size of this unit at the exact value y. The hash of the results covers only the numbers from −120 to 120,
+// because -short does not change these numbers.
 func testAccuracy[T Float](t *testing.T, bound float64, x []T, step float64,
 	unit func(y float64) float64, functions []function[T]) {
 	hashed := len(x)
