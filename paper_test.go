@@ -3,16 +3,16 @@
 //	Caterini, Doucet, Sejdinovic: Hamiltonian Variational Auto-Encoder, NeurIPS 2018.
 //
 // Each section of this file begins with the list of its functions. A function states a claim of the paper and checks
-// it. Its comment quotes the paper without the subscripts θ and φ. Functions that several checks use are at the end.
+// the claim. Its comment quotes the paper without the subscripts θ and φ. Functions for several checks are at the end.
 //
 //	go test -v -run Paper .          prints the statements with the measured numbers
 //	go test -v -run 'Paper/2.3' .    prints section 2.3 (section 3: 'Paper/^3')
 //
-// Most checks of Algorithm 1 use the flows of the function schemes. These flows have K = 0, 1, 2 or 5 steps and no,
-// fixed or free tempering. Their target is hvaetest.Bimodal unless the comment of the check names another target.
+// Most checks of Algorithm 1 use the flows that the function schemes lists, which have K = 0, 1, 2 or 5 steps and no,
+// fixed or free tempering. The target is hvaetest.Bimodal unless the comment on the check names another target.
 //
 // A statistical check draws thousands of samples and computes z = (mean − expectation)/(standard error). The seeds are
-// fixed, so the results do not change. With another seed, an equation that holds fails with probability 7·10⁻⁶.
+// fixed, so the results do not change. With other seeds, a check of a true equation fails with probability 7·10⁻⁶.
 package paper_test
 
 import (
@@ -41,7 +41,7 @@ import (
 	mnist "hvae/mnist/model"
 )
 
-// A section consists of its statements.
+// A section is a section of the paper with the functions that check its statements.
 type section struct {
 	number, title string
 	statements    []func(r *report)
@@ -98,12 +98,9 @@ var section21 = section{"2.1", "Unbiased likelihood and evidence lower bound est
 	gradientIsUnbiased,
 }}
 
-// estimateIsUnbiased checks equation 1,
-//
-//	∫ p̂(x) q(u|x) du = p(x),
-//
-// for two targets with known p(x), and for each flow that the function schemes lists. For each target and flow, the
-// check draws p̂(x) 40,000 times.
+// estimateIsUnbiased checks equation 1, ∫ p̂(x) q(u|x) du = p(x): the mean of p̂(x) must be p(x). The check draws p̂(x)
+// 40,000 times for each of the two densities that the function targets returns, and for each flow that the function
+// schemes lists.
 func estimateIsUnbiased(r *report) {
 	r.statement("(1) eq:unbiased", "the expectation of p̂(x) is p(x)")
 	for _, target := range targets() {
@@ -114,11 +111,11 @@ func estimateIsUnbiased(r *report) {
 	}
 }
 
-// elboIsLowerBound checks equation 2,
+// elboIsLowerBound checks that the ELBO is less than log p(x). This is equation 2:
 //
 //	L_ELBO(θ, φ; x) = ∫ log p̂(x) q(u|x) du ≤ log p(x) = L(θ; x).
 //
-// The inequality is strict, because p̂(x) varies.
+// The inequality must be strict, because p̂(x) varies. The check draws log p̂(x) 20,000 times for each target and flow.
 func elboIsLowerBound(r *report) {
 	r.statement("(2) eqn:ELBO_single", "the expectation of log p̂(x) is a lower bound on log p(x)")
 	for _, target := range targets() {
@@ -129,8 +126,8 @@ func elboIsLowerBound(r *report) {
 	}
 }
 
-// standardFramework checks that the "standard variational framework corresponds to U = Z and p̂(x) = p(x, z)/q(z|x)",
-// where U is the space of the random variables u, and Z is the space of z. This is Algorithm 1 with K = 0 steps.
+// standardFramework checks that Algorithm 1 with K = 0 steps is the standard variational framework: the "standard
+// variational framework corresponds to U = Z and p̂(x) = p(x, z)/q(z|x)", where u ∈ U and z ∈ Z.
 func standardFramework(r *report) {
 	r.statement("", "the standard variational framework, p̂(x) = p(x, z)/q(z|x), is the case without flow")
 	var t tape
@@ -141,13 +138,13 @@ func standardFramework(r *report) {
 	r.vectors(s.LogEstimate().Value.Data, want.Value.Data, 1e-14, "K = 0: log p̂(x)")
 }
 
-// importanceWeighting checks the estimate of the importance-weighted auto-encoder (IWAE),
+// importanceWeighting checks that averaging L weights p/q, as in the importance-weighted auto-encoder (IWAE), divides
+// the variance of p̂(x) by L and increases the bound:
 //
 //	p̂(x) = 1/L Σᵢ p(x, zᵢ)/q(zᵢ|x),   Var p̂ = Var(p/q)/L.
 //
-// The paper says: "|L_ELBO(θ, φ; x) − L(θ; x)| decreases as the variance of p̂(x) decreases". The weights p/q are
-// 64,000 draws of p̂(x) from Algorithm 1 with K = 2 and fixed tempering. The bounds for all L are computed from the
-// same draws, so their differences have small standard errors.
+// The paper says: "|L_ELBO(θ, φ; x) − L(θ; x)| decreases as the variance of p̂(x) decreases". The weights p/q are 64,000
+// draws of p̂(x) from Algorithm 1 with K = 2 and fixed tempering, the same draws for all L.
 func importanceWeighting(r *report) {
 	r.statement("", "IWAE: L samples divide the variance of p̂(x) by L, and the bound increases with L")
 	bimodal := targets()[0]
@@ -177,10 +174,11 @@ func importanceWeighting(r *report) {
 	r.estimate(all.Log, all.StandardError, "=", bimodal.logEvidence, "L = 64000: log p̂(x)")
 }
 
-// gradientVariance checks that "a low-variance estimator of p(x)", here the estimator of IWAE, "typically translates
-// into a low-variance estimator of" the gradient of the ELBO. The target is the Gaussian model with 20 points in one
-// dimension. The variance of the derivative with respect to Δ is estimated from 4000 gradients. It must decrease by at
-// least 25 % from L = 1 to L = 4, from 4 to 16, and from 16 to 64.
+// gradientVariance checks that averaging L weights, as in IWAE, also reduces the variance of the gradient. The paper
+// says that "a low-variance estimator of p(x)" "typically translates into a low-variance estimator of" the gradient.
+// The target is the Gaussian model with 20 points in one dimension. The check estimates the variance of the derivative
+// with respect to Δ from 4000 gradients. Each time L is multiplied by 4, from 1 to 64, this variance must decrease by
+// at least 25 %.
 func gradientVariance(r *report) {
 	r.statement("", "IWAE: a p̂(x) of lower variance gives a gradient of lower variance")
 	_, data, theta := points(1, 20)
@@ -205,10 +203,10 @@ func gradientVariance(r *report) {
 	}
 }
 
-// gradientIsUnbiased checks E[∇ log p̂(x)] = ∇ L_ELBO(θ, φ; x). The paper says: "we only require an unbiased estimator"
-// of the gradient, "given by ∇ log p̂(x) if the reparameterization trick is used". The target is the Gaussian model
-// with 8 points in one dimension, and q⁰ = N(μ, s²). The check computes 3000 gradients, each from 10 draws. Their mean
-// must be the numerical derivative of the ELBO, whose closed form is log p(D) − affineGap.
+// gradientIsUnbiased checks that ∇ log p̂(x) is an unbiased estimate of ∇ L_ELBO(θ, φ; x). The paper says: "we only
+// require an unbiased estimator" of the gradient, "given by ∇ log p̂(x) if the reparameterization trick is used". The
+// target is the Gaussian model with 8 points in one dimension, and q⁰ = N(μ, s²). The mean of 3000 gradients, each from
+// 10 draws, must be the numerical derivative of the ELBO, whose closed form is log p(D) minus the result of affineGap.
 func gradientIsUnbiased(r *report) {
 	r.statement("", "∇ log p̂(x) of reparameterised draws is an unbiased estimate of ∇L_ELBO")
 	_, data, theta := points(1, 8)
@@ -249,13 +247,13 @@ func gradientIsUnbiased(r *report) {
 	}
 }
 
-// Section 2.2 is about estimates from Markov chains. AIS is the only such estimate of this project. Two claims of the
-// section are not checked, because no code of this project depends on them:
-//   - The reverse kernels r^opt minimise the variance of p̂(x), and equation 4 is the resulting estimate (Del Moral,
-//     Doucet and Jasra, 2006). The estimate of equation 4 is E[p̂(x) | z_K], where p̂(x) is from equation 3. In
+// Section 2.2 describes estimates of p(x) from Markov chains. This project implements only one of them: annealed
+// importance sampling (AIS). Two claims are not checked, because no code of this project depends on them:
+//   - The optimal reverse kernels r^opt minimise the variance of p̂(x), and equation 4 is the resulting estimate (Del
+//     Moral, Doucet and Jasra, 2006). The estimate of equation 4 is E[p̂(x) | z_K], where p̂(x) is from equation 3. In
 //     section 2.3, flowEstimate checks equation 4 for deterministic kernels.
-//   - For AIS, ∇ log p̂(x) is not an unbiased estimate of ∇L_ELBO, because ∇ log p̂(x) does not contain the derivative
-//     of the acceptance probability (Glasserman, 1991). This project does not differentiate AIS.
+//   - For AIS, ∇ log p̂(x) is not an unbiased estimate of ∇L_ELBO, because ∇ log p̂(x) does not contain the derivative of
+//     the acceptance probability (Glasserman, 1991). This project does not differentiate AIS.
 var section22 = section{"2.2", "Unbiased likelihood estimator using time-inhomogeneous MCMC", []func(r *report){
 	aisKernels, aisBounds,
 }}
@@ -264,10 +262,10 @@ var section22 = section{"2.2", "Unbiased likelihood estimator using time-inhomog
 //
 //	p^k(z|x) ∝ q⁰(z)^{1−β_k} p(x, z)^{β_k}.
 //
-// The paper says: "If K is μ-reversible then K_rev = K". The target is hvaetest.Quadratic, so p^k is normal. The check
-// draws z ~ p^k, and the kernel moves z to z′. Then E[f(z)g(z′)] = E[f(z′)g(z)] must hold for all functions f and g.
-// For f = 1 or g = 1, this equation says that p^k is invariant. The moves must also be large enough for mistakes to
-// change the means. The other kernels have step size 0, so they do not move z.
+// The paper says: "If K is μ-reversible then K_rev = K". The check draws z ~ p^k, and kernel k moves z to z′. The other
+// kernels have step size 0, so they do not move z. If kernel k is reversible, E[f(z)g(z′)] = E[f(z′)g(z)] for all
+// functions f and g. With f = 1, this equation states that p^k is invariant. The equation holds for every kernel that
+// does not move z, so the check also requires large moves. The target is hvaetest.Quadratic, for which p^k is normal.
 func aisKernels(r *report) {
 	r.statement("", "AIS: the kernels leave p^k invariant and are reversible, so K_rev = K")
 	const K, draws, omega = 4, 20000, 1.4
@@ -306,13 +304,14 @@ func aisKernels(r *report) {
 	}
 }
 
-// aisBounds checks equation 3,
+// aisBounds checks that AIS gives a lower and an upper bound on log p(x). The estimate of AIS is equation 3,
 //
 //	p̂(x) = p(x, z_K) Π_k r^k(z_k|z_{k+1}) / (q⁰(z₀) Π_k q^k(z_k|z_{k−1})),
 //
-// for AIS and hvaetest.Bimodal. In AIS, the reverse kernel r^{k−1} is the reversal of the forward kernel q^k. On the
-// forward chain, E[p̂(x)] = p(x) and E[log p̂(x)] < log p(x) must hold. On the reverse chain from the posterior,
-// E[1/p̂(x)] = 1/p(x) and E[log p̂(x)] > log p(x) must hold. The gap between the bounds must decrease with K.
+// where the reverse kernel r^{k−1} is the reversal of the forward kernel q^k. The target is hvaetest.Bimodal. For
+// chains that start at draws from q⁰, E[p̂(x)] = p(x) and E[log p̂(x)] < log p(x) must hold. For reverse chains, which
+// start at draws from the posterior, E[1/p̂(x)] = 1/p(x) and E[log p̂(x)] > log p(x) must hold. As K increases, the
+// difference between the two means of log p̂(x) must decrease.
 func aisBounds(r *report) {
 	r.statement("(3) eq:generalizedJarzynski", "AIS, a special case: p̂(x) is unbiased, and two bounds enclose log p(x)")
 	bimodal := hvaetest.Bimodal
@@ -345,12 +344,12 @@ var section23 = section{"2.3", "Using Hamiltonian dynamics", []func(r *report){
 	inverseTemperatures, leapfrogThenCooling, gradientCount,
 }}
 
-// flowDensity checks the left side of equation 5,
+// flowDensity checks that q^K, the left side of equation 5, is a probability density:
 //
-//	q^K(z_K, ρ_K) = q⁰(z₀, ρ₀) Π_k |det ∇Φ^k(z_{k−1}, ρ_{k−1})|⁻¹,   (z₀, ρ₀) = H⁻¹(z_K, ρ_K),
+//	q^K(z_K, ρ_K) = q⁰(z₀, ρ₀) Π_k |det ∇Φ^k(z_{k−1}, ρ_{k−1})|⁻¹,   (z₀, ρ₀) = H⁻¹(z_K, ρ_K).
 //
-// where H = Φ^K ∘ … ∘ Φ¹ is one of the flows of schemes and q⁰ = N(0, 1)·N(0, β₀⁻¹). In one dimension, the integral of
-// q^K must be 1. The check computes the integral as a sum over a grid of points (z_K, ρ_K).
+// Here, H = Φ^K ∘ … ∘ Φ¹ is a flow, z and ρ have one dimension, and q⁰(z₀, ρ₀) = N(z₀|0, 1) N(ρ₀|0, β₀⁻¹). The integral
+// of q^K must be 1. The check computes the integral as a sum over a grid of points (z_K, ρ_K).
 func flowDensity(r *report) {
 	r.corrected("(5) eq:estimatorHMC, left",
 		"q^K contains |det ∇Φ^k(z_k, ρ_k)|⁻¹, at the point after step k (for HVAE, it is α_k^−ℓ at all points)",
@@ -373,16 +372,17 @@ func flowDensity(r *report) {
 	}
 }
 
-// flowEstimate checks equation 6 and the right side of equation 5. Equation 5 is equation 4 in the space of (z, ρ).
+// flowEstimate checks that Algorithm 1 computes the estimate p̂(x) of equations 5 and 6. (Equation 5 is equation 4 in
+// the space of (z, ρ).) The first quotient is from equation 5, and the second quotient is from equation 6:
 //
 //	p̂(x) = p̄(x, z_K, ρ_K)/q^K(z_K, ρ_K) = p̄(x, H(z₀, ρ₀))/q⁰(z₀, ρ₀) · Π_k |det ∇Φ^k|,
 //	p̄(x, z, ρ) = p(x, z) N(ρ|0, I).
 //
-// The paper says that this is "a special case of (3)". If q^k is the map Φ^k and r^{k−1} its inverse, the quotient
-// r^{k−1}/q^k in equation 3 is |det ∇Φ^k|. In five dimensions, 20 draws of p̂ must equal the right side of equation 6,
-// computed from scalar log densities and log |det ∇Φ^k| = ℓ log α_k. They must also equal the right side of equation 5,
-// for which hvae.ReverseHIS computes q^K(z_K, ρ_K) from (z_K, ρ_K) alone. The initial momentum ρ₀ has "the
-// canonical momentum distribution", because ρ₀ = γ₀/√β₀ for γ₀ ~ N(0, I).
+// The paper says that this is "a special case of (3)". If q^k is the map Φ^k and r^{k−1} is the inverse of Φ^k, the
+// quotient r^{k−1}/q^k in equation 3 is |det ∇Φ^k|. The check draws p̂(x) 20 times in five dimensions. For equation 6,
+// it adds scalar log densities and log |det ∇Φ^k| = ℓ log α_k. For equation 5, hvae.ReverseHIS computes q^K(z_K, ρ_K)
+// from (z_K, ρ_K) alone. The momentum must be ρ₀ = γ₀/√β₀ for γ₀ ~ N(0, I), which has "the canonical momentum
+// distribution".
 func flowEstimate(r *report) {
 	r.statement("(4) eq:optimalestimator, (5) eq:estimatorHMC, right, (6) eqn:reparameterization",
 		"p̂(x) = p̄/q^K = p̄/q⁰·Π|det ∇Φ^k|; ρ₀ = γ₀/√β₀ ~ N(0, β₀⁻¹I)")
@@ -415,17 +415,15 @@ func flowEstimate(r *report) {
 	}
 }
 
-// homogeneousFlow checks that the leapfrog step "discretizes the Hamiltonian dynamics", which conserve the energy U(z)
-// + ½ρᵀρ. Leapfrog steps conserve it up to O(ε²). So without tempering, when the dynamics are homogeneous in time,
+// homogeneousFlow checks that a flow without tempering hardly changes p̂(x). The leapfrog step "discretizes the
+// Hamiltonian dynamics", which conserve the energy U(z) + ½ρᵀρ. Leapfrog steps conserve this energy up to O(ε²).
+// Without tempering, the dynamics are homogeneous in time, so log p̂(x) = log p(x, z₀) − log q⁰(z₀) + O(ε²). If ε is
+// halved and the length Kε = 2 of the trajectory does not change, the term O(ε²) must become four times smaller.
 //
-//	log p̂(x) = log p(x, z₀) − log q⁰(z₀) + O(ε²).
-//
-// If ε is halved and the length Kε = 2 of the trajectory does not change, the difference between log p̂(x) and the
-// logarithm of the standard estimate p(x, z₀)/q⁰(z₀) must become four times smaller.
-//
-// Therefore such a flow "yields a high-variance estimator of the normalizing constants even if r^{k,opt} is used". The
-// posterior N(0, I/16) in two dimensions is much narrower than q⁰. Without tempering, p̂(x) must then have the variance
-// of the standard estimate, up to 2 %. Tempering must divide this variance by at least 1.5.
+// Therefore a homogeneous flow "yields a high-variance estimator of the normalizing constants even if r^{k,opt} is
+// used". The second target is N(0, I/16) in two dimensions, which is much narrower than q⁰. Without tempering, p̂(x)
+// must have the variance of the standard estimate p(x, z₀)/q⁰(z₀), up to 2 %. Tempering must divide this variance by at
+// least 1.5.
 func homogeneousFlow(r *report) {
 	r.statement("", "leapfrog discretises Hamiltonian dynamics: a homogeneous flow changes p̂(x) only by O(ε²), "+
 		"so the variance stays high")
@@ -459,9 +457,9 @@ func homogeneousFlow(r *report) {
 }
 
 // temperingExplores checks that the tempering step "allows us to explore isolated modes of the target". The target
-// model.TwoModes has two narrow modes, and q⁰ is centred on the left mode. Tempering with 1/√β₀ = 3 must increase the
-// fraction of draws for which z₀ and z_K are in different modes, and reduce Var(log p̂). With tempering, Var(log p̂)
-// must decrease as K increases.
+// model.TwoModes has two narrow modes, and q⁰ is centred on the left mode. Compared with a flow without tempering, a
+// flow with tempering (1/√β₀ = 3) must increase the fraction of draws for which z₀ and z_K are in different modes, and
+// reduce Var(log p̂). With tempering, Var(log p̂) must decrease as K increases.
 func temperingExplores(r *report) {
 	r.statement("", "tempering explores isolated modes and reduces the variance of log p̂(x)")
 	run := func(K int, tempering string) (squares, changes []float64) { // the mean of squares is Var(log p̂)
@@ -492,13 +490,13 @@ func temperingExplores(r *report) {
 	}
 }
 
-// leapfrogStep checks equations 7 to 9,
+// leapfrogStep checks that a leapfrog step computes equations 7 to 9,
 //
 //	ρ̃ = ρ − ε/2 ⊙ ∇U(z),   z′ = z + ε ⊙ ρ̃,   ρ′ = ρ̃ − ε/2 ⊙ ∇U(z′),
 //
-// with numerical derivatives of U and a different step size in each dimension. The paper says that the step "has unit
-// Jacobian since each equation describes a shear transformation". The step is also reversible: if the momentum changes
-// its sign, another step returns to the start.
+// with a different step size in each dimension. The expected values are from numerical derivatives of U. The paper says
+// that the step "has unit Jacobian since each equation describes a shear transformation". The step must also be
+// reversible: from (z′, −ρ′), another step must lead to (z, −ρ).
 func leapfrogStep(r *report) {
 	r.statement("(7) to (9) eqn:lf1 to eqn:lf3",
 		"a leapfrog step applies these equations, which are shears, so it has unit Jacobian")
@@ -514,13 +512,13 @@ func leapfrogStep(r *report) {
 	r.vectors(flip(step(flip(step(phasePoint)))), phasePoint, 1e-14, "(z, ρ) after step, flip, step, flip")
 }
 
-// inverseTemperatures checks α_k = √(β_{k−1}/β_k), where 0 < β₀ < β₁ < … < β_K = 1. In fixed tempering,
+// inverseTemperatures checks the factors α_k = √(β_{k−1}/β_k), where 0 < β₀ < β₁ < … < β_K = 1. In fixed tempering,
 //
 //	√β_k = ((1 − 1/√β₀)·k²/K² + 1/√β₀)⁻¹.
 //
 // (In the authors' MNIST code, 1/β_k is quadratic in k instead.) The paper says: "we multiply the momentum output of
-// each leapfrog step by α_k ∈ (0, 1)". In free tempering, β₀ = Π_k α_k². Therefore free tempering with the α_k of fixed
-// tempering must have the β₀ of fixed tempering.
+// each leapfrog step by α_k ∈ (0, 1)". In free tempering, the α_k are parameters, and β₀ = Π_k α_k². If the α_k are
+// equal to the α_k of fixed tempering, free tempering must therefore have the same β₀ as fixed tempering.
 func inverseTemperatures(r *report) {
 	r.statement("Algorithm 1, alg:his",
 		"fixed tempering: 1/√β_k is quadratic in k; free tempering: β₀ = Πα_k²; 0 < β₀ < … < β_K = 1")
@@ -550,8 +548,8 @@ func inverseTemperatures(r *report) {
 //
 //	|det ∇Φ^k| = α_k^ℓ = (β_{k−1}/β_k)^{ℓ/2},   Π_k |det ∇Φ^k| = β₀^{ℓ/2}.
 //
-// The Φ^k "define diffeomorphisms", so H = Φ^K ∘ … ∘ Φ¹ has an inverse. The check computes the expected (z_K, ρ_K) with
-// numerical derivatives of U, and det ∇H from a numerical Jacobian.
+// The maps Φ^k "define diffeomorphisms", so the flow H = Φ^K ∘ … ∘ Φ¹ has an inverse. The check computes the expected
+// (z_K, ρ_K) with numerical derivatives of U, and det ∇H from a numerical Jacobian.
 func leapfrogThenCooling(r *report) {
 	r.statement("",
 		"Φ^k, a leapfrog step and then cooling, is a diffeomorphism; |det ∇Φ^k| = α_k^ℓ, and the product is β₀^(ℓ/2)")
@@ -584,9 +582,9 @@ func leapfrogThenCooling(r *report) {
 	}
 }
 
-// gradientCount checks that Algorithm 1 computes K + 1 gradients ∇U(z_k), k = 0 … K, because the gradient at the end of
-// a step is also the gradient at the start of the next step. One evaluation of log p(x, z) gives ∇U(z_k) and log p(x,
-// z_k). For K = 0, the algorithm needs only log p(x, z₀).
+// gradientCount checks that Algorithm 1 computes K + 1 gradients ∇U(z_k), k = 0 … K. The gradient at the end of a step
+// is also the gradient at the start of the next step. The check counts evaluations of log p(x, z), because one
+// evaluation gives ∇U(z_k) and log p(x, z_k). For K = 0, one evaluation gives log p(x, z₀).
 func gradientCount(r *report) {
 	r.statement("Algorithm 1, alg:his", "K steps need K + 1 gradients")
 	for _, s := range schemes() {
@@ -605,16 +603,17 @@ var section3 = section{"3", "Stochastic Variational Inference", []func(r *report
 	surrogateObjective, sameGradient, simplifiedVariance, replacedTerms, averageGradient, trainingIncreasesELBO,
 }}
 
-// surrogateObjective checks equations 10 and 11,
+// surrogateObjective checks that the surrogate objective L_ELBO(θ, φ) is at most the objective. In equations 10 and 11,
 //
 //	θ* = argmax E_{x~ν_D}[log p_θ(x)],   L_ELBO(θ, φ) = E_{x~ν_D}[L_ELBO(θ, φ; x)] ≤ E_{x~ν_D}[log p_θ(x)],
 //
-// where ν_D is the empirical distribution of seven observations x, each with a separate latent variable z:
+// ν_D is the empirical distribution of the observations x. The check has seven observations, each with a separate z:
 //
 //	z ~ N(0, 1),   x|z ~ N(z + Δ, σ²),   q⁰(z|x) = N(w(x − Δ), s²),
 //	p(x) = N(x | Δ, 1 + σ²),   p(z|x) = N((x − Δ)/(1 + σ²), σ²/(1 + σ²)).
 //
-// There are 1000 columns with separate noise for each observation.
+// The parameters of q⁰ are w and s. If q⁰ is the posterior and K = 0, the surrogate must be equal to the objective. The
+// check draws p̂(x) 1000 times for each observation.
 func surrogateObjective(r *report) {
 	r.statement("(10) eqn:inference_objective, (11) eqn:ELBO",
 		"the surrogate is at most the objective, and equals it if q⁰ is the posterior and K = 0")
@@ -647,8 +646,8 @@ func surrogateObjective(r *report) {
 	}
 }
 
-// simplified returns S [1×B], the estimate on the right side of equation 12, and S′ [1×B], in which the entropy of q⁰
-// replaces −log q⁰(z₀). The sample s is from a tied flow and a normal q⁰, and epsilon is the noise of z₀.
+// simplified returns two estimates [1×B]: S, the right side of equation 12, and S′, in which the entropy of q⁰ replaces
+// −log q⁰(z₀). The sample s is from a flow with tied tempering and a normal q⁰, and epsilon is the noise of z₀.
 //
 //	S  = log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2,
 //	S′ = S − ½εᵀε + ℓ/2.
@@ -663,11 +662,8 @@ func simplified(s hvae.Sample[float64], target hvae.Target[float64], q0 prior, e
 func halfSquares(x variable) variable { return ad.Scale(ad.MulSumTo(x, x, 1, x.Cols()), 0.5) }
 
 // sameGradient checks that the two sides of equation 12 have the same mean and the same gradients. The left side is the
-// mean of log p̂(x), and the right side is the mean of S (see simplified). In each draw,
-//
-//	log p̂(x) − S = ½γ₀ᵀγ₀ − ℓ/2.
-//
-// The mean of this difference is zero, and the difference contains no parameter.
+// mean of log p̂(x), and the right side is the mean of S (see simplified). In each draw, log p̂(x) − S must be equal to
+// ½γ₀ᵀγ₀ − ℓ/2. This difference has the mean zero and contains no parameter.
 func sameGradient(r *report) {
 	r.statement("(12) eqn:H_ELBO_simplified",
 		"the two sides have the same mean and gradients; log p̂ and S differ by ½γ₀ᵀγ₀ − ℓ/2 in each draw")
@@ -685,7 +681,8 @@ func sameGradient(r *report) {
 	}
 }
 
-// simplifiedVariance checks when equation 12 reduces the variance. Because log p̂ − S = ½γ₀ᵀγ₀ − ℓ/2,
+// simplifiedVariance checks when S, the right side of equation 12, has a smaller variance than log p̂. The difference
+// log p̂ − S = ½γ₀ᵀγ₀ − ℓ/2 gives
 //
 //	Var(S) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).
 //
@@ -693,7 +690,7 @@ func sameGradient(r *report) {
 // ½γ₀ᵀγ₀, which is correlated with the other terms. Training is not affected, because the gradients are the same.
 //   - For U = ½ω²z² and one ε < 2/ω for all steps, the leapfrog steps conserve ½ρ² + ½ω²(1 − ε²ω²/4)z², and cooling
 //     multiplies this energy by at least α_k². So the final energy is at least ½γ₀², the covariance is at most 0, and
-//     the variance grows. The covariance depends on ε and ω only through εω.
+//     Var(S) > Var(log p̂). The covariance depends on ε and ω only through εω.
 //   - For ω = 3.9, K = 2, no tempering, ε₁ = 0.275 and ε₂ = 0.499 < 2/ω, the covariance is 0.37 > ¼.
 //   - For U = 1.34e-8·(zᵀz)⁴ in ℓ = 200 dimensions, q⁰ = N(0, 0.01²I) and one step, the covariance is about 1.3·ℓ/2.
 func simplifiedVariance(r *report) {
@@ -705,8 +702,8 @@ func simplifiedVariance(r *report) {
 		f.Tempering = hvae.FixedTempering(f.K, t.Scalar(invSqrtBeta0))
 		return f
 	}
-	// If γ₀ moves (z_K, ρ_K) by γ₀·(a, b), the coefficient of γ₀² in log p̂ is ½ − ½ω²a² − ½b². This coefficient is the
-	// covariance, because Cov(γ₀², ½γ₀²) = 1.
+	// The noise γ₀ changes (z_K, ρ_K) by γ₀·(a, b), so the coefficient of γ₀² in log p̂ is ½ − ½ω²a² − ½b². The
+	// covariance of log p̂ and ½γ₀² is equal to this coefficient, because Cov(γ₀², ½γ₀²) = 1.
 	covariance := func(omega, invSqrtBeta0 float64, epsilon ...float64) float64 {
 		var t tape
 		A, _ := affineMap(flowOf(&t, omega, invSqrtBeta0, epsilon...), diagonal(&t, []float64{0}, []float64{1}))
@@ -740,7 +737,8 @@ func simplifiedVariance(r *report) {
 	r.draws(got, "<", 0, "ℓ = 200, K = 1: steep U, Var(S) − Var(log p̂)")
 }
 
-// addedVariances returns n draws with the means Var(S) − Var(log p̂) and Var(S′) − Var(log p̂) (see simplified).
+// addedVariances returns two slices of n numbers. Their means are estimates of Var(S) − Var(log p̂) and Var(S′) −
+// Var(log p̂); see simplified.
 func addedVariances(f *flow, q0 prior, n int) (S, SPrime []float64) {
 	t, dims := q0.SD.Tape(), q0.SD.Rows()
 	rng := random.Stream(6, "simplified")
@@ -754,9 +752,10 @@ func addedVariances(f *flow, q0 prior, n int) (S, SPrime []float64) {
 }
 
 // replacedTerms checks the variances of log p̂, S and S′ (see simplified) for the target N(0, 1), q⁰ = N(0, q²) and a
-// flow with one step and untied tempering. If the flow maps q⁰ exactly to the posterior, log p̂ has no variance, because
-// its terms cancel, but Var(S) = ½ and Var(S′) = 1. For a bad fit, Var(S) can be smaller than Var(log p̂): with ε = 0.3,
-// s = 1, α = 0.5 and q = 1, the three variances are 0.283, 0.100 and 0.533.
+// flow with one step and untied tempering, where ρ₀ has the standard deviation s. If the flow maps q⁰ exactly to the
+// posterior, the terms of log p̂ cancel, so its variance is 0, but Var(S) = ½ and Var(S′) = 1. If the fit is bad, Var(S)
+// can be smaller than Var(log p̂). For example, if ε = 0.3, s = 1, α = 0.5 and q = 1, the three variances are 0.283,
+// 0.100 and 0.533.
 func replacedTerms(r *report) {
 	r.statement("", "if p̂ = p in every draw, the variance grows by ½ per dimension if the mean replaces ½γ₀ᵀγ₀ (S), "+
 		"and by another ½ if the mean replaces ½εᵀε (S′)")
@@ -772,10 +771,11 @@ func replacedTerms(r *report) {
 	check("bad fit", 1, 0.3, 1, 0.5, 0.100-0.283, 0.533-0.283)
 }
 
-// averageGradient checks the gradients of log p̂ that Algorithm 2 uses. For fixed noise, the mean of log p̂ over a batch
-// is a smooth function of θ and φ, and the distribution of the noise does not depend on θ and φ. So the expectation of
-// its gradient is the gradient of the ELBO. Automatic differentiation must agree with numerical differentiation for
-// every parameter of the methods of section 4.1, and of flows with hvaetest.Bimodal.
+// averageGradient checks that automatic differentiation gives the gradients that Algorithm 2 needs. For fixed noise,
+// the mean of log p̂ over a batch is a smooth function of θ and φ. The distribution of the noise does not depend on θ
+// and φ, so the expected gradient of this mean is the gradient of the ELBO. Automatic differentiation must agree with
+// numerical differentiation for every parameter of the methods of section 4.1, and of the flows that the function
+// schemes lists.
 func averageGradient(r *report) {
 	r.statement("Algorithm 2, alg:vi", "the gradient of the average ELBO is its derivative in every parameter θ and φ")
 	for _, s := range schemes() {
@@ -807,9 +807,9 @@ func averageGradient(r *report) {
 	}
 }
 
-// trainingIncreasesELBO checks Algorithm 2, θ ← UpdateTheta(∇_θ L̂, θ) and φ ← UpdatePhi(∇_φ L̂, φ), where L̂ is the
-// average estimate of the ELBO over a batch. For each method of section 4.1, 500 steps with 30 points in two dimensions
-// must increase the ELBO by at least 30 nats.
+// trainingIncreasesELBO checks that Algorithm 2 increases the ELBO. Each step updates θ ← UpdateTheta(∇_θ L̂, θ) and φ ←
+// UpdatePhi(∇_φ L̂, φ), where L̂ is the average estimate of the ELBO over a batch. For each method of section 4.1, 500
+// steps with 30 points in two dimensions must increase the ELBO by at least 30 nats.
 func trainingIncreasesELBO(r *report) {
 	r.statement("Algorithm 2, alg:vi", "training increases the ELBO")
 	for _, name := range gaussianMethods {
@@ -834,11 +834,12 @@ var section41 = section{"4.1", "Gaussian Model", []func(r *report){
 	figure1a, figure1b,
 }}
 
-// gaussianModel checks that simulated data with z ~ N(0, I) and independent x_i|z ~ N(z + Δ, Σ) satisfy
+// gaussianModel checks that simulated data have the distribution of the model z ~ N(0, I), x_i|z ~ N(z + Δ, Σ). Let x̄
+// be the mean of N points x_i, and let S = Σ_i (x_i − x̄)². In three independent dimensions, the data must satisfy
 //
-//	E[x̄] = Δ,   Var(x̄) = 1 + σ²/N,   E[S/σ²] = N − 1,   S = Σ_i (x_i − x̄)²
+//	E[x̄] = Δ,   Var(x̄) = 1 + σ²/N,   E[S/σ²] = N − 1.
 //
-// in three independent dimensions. The check simulates 4000 datasets of N = 5 points.
+// The check simulates 4000 datasets of N = 5 points.
 func gaussianModel(r *report) {
 	r.statement("", "the simulated data follow the model z ~ N(0, I), x_i|z ~ N(z + Δ, Σ)")
 	const n = 5
@@ -865,13 +866,10 @@ func gaussianModel(r *report) {
 	}
 }
 
-// exactEvidence checks
-//
-//	log p(D, z) = Σ_i log N(x_i|z + Δ, Σ) + log N(z|0, I)
-//
-// and the paper's statement "we can calculate the log-likelihood log p(D) exactly in this case". In one dimension, the
-// check computes p(D) by quadrature. In three dimensions, at points near θ* = argmax log p(D), the value of log p(D)
-// must be smaller than at θ*.
+// exactEvidence checks log p(D), and the formula log p(D, z) = Σ_i log N(x_i|z + Δ, Σ) + log N(z|0, I). The paper says:
+// "we can calculate the log-likelihood log p(D) exactly in this case". In one dimension, the check compares log p(D)
+// with the result of quadrature. In three dimensions, log p(D) must be smaller at points near θ* = argmax log p(D) than
+// at θ*.
 func exactEvidence(r *report) {
 	r.statement("", "log p(D, z) is a sum over the points, and log p(D) and θ* have closed forms")
 	x, data, theta := points(1, 7)
@@ -908,8 +906,8 @@ func exactEvidence(r *report) {
 	}
 }
 
-// potentialGradient checks ∇U(z) = z + NΣ⁻¹(z + Δ − x̄) against numerical differentiation of U(z) = −log p(D, z), and
-// against the closed form of model.Target.
+// potentialGradient checks the formula ∇U(z) = z + NΣ⁻¹(z + Δ − x̄), where x̄ is the mean of the N points. It compares
+// the formula with numerical derivatives of U(z) = −log p(D, z), and with the method PotentialGradient of model.Target.
 func potentialGradient(r *report) {
 	r.corrected("", "U(z|D) = log p(D, z), and ∇U = z + NΣ⁻¹(z + Δ − x), where x is not defined",
 		"U(z) = −log p(D, z), so ∇U = z + NΣ⁻¹(z + Δ − x̄)")
@@ -926,14 +924,14 @@ func potentialGradient(r *report) {
 	r.vectors(g.PotentialGradient(t.Const(linalg.Column(z...))).Value.Data, want, 1e-12, "closed form")
 }
 
-// hvaeBound checks
+// hvaeBound checks that log p(D) minus the ELBO of HVAE is the divergence of q^K from the posterior:
 //
 //	L_ELBO(θ, φ; D) = E[log p(D, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀)] + ℓ/2 ≤ log p(D),
-//	log p(D) − L_ELBO = KL(q^K(z, ρ) ‖ p(z|D) N(ρ|0, I))
+//	log p(D) − L_ELBO = KL(q^K(z, ρ) ‖ p(z|D) N(ρ|0, I)).
 //
-// for three points in two dimensions, with and without tempering. The potential is quadratic, so (z_K, ρ_K) is an
-// affine function of the noise. The densities q^K and p(z|D) N(ρ|0, I) are then normal, and the divergence has a closed
-// form (affineGap).
+// The check has three points in two dimensions, with and without tempering. The potential is quadratic, so (z_K, ρ_K)
+// is an affine function of the noise. The densities q^K and p(z|D) N(ρ|0, I) are then normal, and affineGap returns the
+// divergence in closed form.
 func hvaeBound(r *report) {
 	r.statement("", "HVAE: log p(D) minus the ELBO is the divergence of q^K from the posterior")
 	_, data, theta := points(2, 3)
@@ -954,7 +952,8 @@ func hvaeBound(r *report) {
 	}
 }
 
-// vbBound checks, for the "mean-field approximate posterior" q(z) = N(z|μ_Z, Σ_Z),
+// vbBound checks that log p(D) minus the ELBO of VB is the divergence of q from the posterior. For the "mean-field
+// approximate posterior" q(z) = N(z|μ_Z, Σ_Z),
 //
 //	L_ELBO(θ, φ_V; D) = E_{z~q}[log p(D, z) − log q(z)] = log p(D) − KL(q(z) ‖ p(z|D)).
 //
@@ -976,14 +975,15 @@ func vbBound(r *report) {
 	}
 }
 
-// planarFlow checks a planar flow of K layers with the same parameters u, w (v in the paper) and b,
+// planarFlow checks the planar flow and its determinant. All K layers have the same parameters u, w (v in the paper)
+// and b:
 //
 //	z_k = z_{k−1} + û tanh(wᵀz_{k−1} + b),   û = u + (m(wᵀu) − wᵀu) w/‖w‖²,   m(x) = log(1 + eˣ) − 1,
 //	log q_K(z_K) = log q⁰(z₀) − log |det ∂z_K/∂z₀|.
 //
-// The check computes the expected z_K in scalar arithmetic, and the expected determinant from a numerical Jacobian. It
-// also checks E[p̂(D)] = p(D) for p̂(D) = p(D, z_K)/q_K(z_K). This equation does not hold without the factor ½ in the
-// data term of log p(D, z_K). The authors' code omits this factor.
+// The check computes the expected z_K in scalar arithmetic, and the expected determinant from a numerical Jacobian. For
+// p̂(D) = p(D, z_K)/q_K(z_K), it also checks E[p̂(D)] = p(D). This equation does not hold without the factor ½ in the
+// data term of log p(D, z_K), which the authors' code omits.
 func planarFlow(r *report) {
 	r.statement("", "planar flow: equations (10) and (13) of Rezende and Mohamed")
 	const b = 0.7
@@ -1046,8 +1046,8 @@ func parameters(r *report) {
 	}
 }
 
-// trueParameters checks the true Δ = (−(d−1)/2, …, (d−1)/2)/5. The true σ must "range quadratically from σ_1 = 1,
-// reaching a minimum at σ_{(d+1)/2} = 0.1, and increasing back to σ_d = 1".
+// trueParameters checks the parameters that generate the data. The true Δ is (−(d−1)/2, …, (d−1)/2)/5. The true σ must
+// "range quadratically from σ_1 = 1, reaching a minimum at σ_{(d+1)/2} = 0.1, and increasing back to σ_d = 1".
 func trueParameters(r *report) {
 	r.corrected("", "σ_1 = 1 and σ_((d+1)/2) = 0.1, a contradiction for d = 1",
 		"σ is 1 at both ends and 0.1 in the middle; for d = 1 it is 1, as in the authors' code")
@@ -1064,9 +1064,9 @@ func trueParameters(r *report) {
 
 // figure1a checks the paper's statement "as the dimension increases, HVAE performs best in parameter estimation. The VB
 // method suffers most on prediction of Δ as the dimension increases, whereas the NF method does poorly on predicting
-// Σ". The check reads our stored results, because the experiment takes minutes. In the figure, the lines of HVAE and VB
-// cross between d = 51 and 60. For d = 60, the command go run ./gaussian -d 60 -methods hvae-k1,vb prints the errors 60
-// ± 3 and 71 ± 2.
+// Σ". The check reads our stored results, because the experiment takes minutes. In the paper's figure, the lines of
+// HVAE and VB cross between d = 51 and 60. Our errors for d = 60 are 60 ± 3 (HVAE) and 71 ± 2 (VB), from the command go
+// run ./gaussian -d 60 -methods hvae-k1,vb.
 func figure1a(r *report) {
 	r.statement("figure 1a, fig:all_methods",
 		"for large d, HVAE performs best; VB's error is in Δ, the planar flow's error is in Δ and Σ (stored results)")
@@ -1109,7 +1109,7 @@ var section42 = section{"4.2", "Generative Model for MNIST", []func(r *report){
 	publishedTable,
 }}
 
-// bernoulliPixels checks
+// bernoulliPixels checks that log p(x|z) is the sum of the log probabilities of the pixels,
 //
 //	log p(x|z) = Σ_j x_j log π_j + (1 − x_j) log(1 − π_j),   π = sigmoid(a),
 //
@@ -1128,8 +1128,8 @@ func bernoulliPixels(r *report) {
 	r.near(got.Scalar(), want, 1e-14, "log p(x|z)")
 }
 
-// networks checks the numbers of weights. The inference network has "three convolutional layers, each with filters of
-// size 5 × 5 and a stride of 2", with 16, 32 and 32 feature maps, and a "hidden dimension n_h = 450". The generative
+// networks checks the numbers of parameters. The inference network has "three convolutional layers, each with filters
+// of size 5 × 5 and a stride of 2", with 16, 32 and 32 feature maps, and a "hidden dimension n_h = 450". The generative
 // network "mirrors this structure in reverse". The flow adds only ε and either β₀ or α, because these parameters need
 // not be "outputs of the inference network". (A test of package mnist/model compares the networks with PyTorch.)
 func networks(r *report) {
@@ -1153,10 +1153,10 @@ func networks(r *report) {
 	}
 }
 
-// vaeBound checks that "HVAE on top of the base convolutional VAE" with K = 0 is the VAE. For the same noise, log p̂
-// must equal log p(x, z₀) − log q⁰(z₀) with z₀ = μ(x) + Σ^½(x)·ϵ. The ELBO estimate of the VAE must be log p(x|z₀) −
-// KL(N(μ, Σ) ‖ N(0, I)), because the divergence is the mean of log q⁰(z₀) − log p(z₀). (A test of package hvae checks
-// the divergence by quadrature.)
+// vaeBound checks that "HVAE on top of the base convolutional VAE" with K = 0 is the VAE. For the same noise ϵ, log p̂
+// must be equal to log p(x, z₀) − log q⁰(z₀) with z₀ = μ(x) + Σ^½(x)·ϵ. The ELBO estimate of the VAE must be log
+// p(x|z₀) − KL(N(μ, Σ) ‖ N(0, I)), because the divergence is the mean of log q⁰(z₀) − log p(z₀). (A test of package
+// hvae checks the divergence by quadrature.)
 func vaeBound(r *report) {
 	r.statement("", "z₀ = μ + Σ^½·ε, and HVAE with K = 0 is the VAE")
 	const draws = 100
@@ -1225,9 +1225,9 @@ func trainingProtocol(r *report) {
 
 // importanceNLL checks the paper's statement "we estimate out-of-sample negative log likelihoods (NLLs) using 1000
 // importance samples from the HVAE approximate posterior". The check draws p̂(x) for one image with a VAE and HVAEs of
-// latent dimension ℓ = 1, so log p(x) is known by quadrature. The mean of p̂(x) must be p(x). By Jensen's inequality,
-// the mean of the logarithm of an average of draws is then at most log p(x). The mean of log p̂(x) for one draw must be
-// below log p(x). The draws are computed in float32, as in the program mnist.
+// latent dimension ℓ = 1, so log p(x) is known by quadrature. The mean of p̂(x) must be p(x), and the mean of log p̂(x)
+// must be below log p(x). By Jensen's inequality, the logarithm of the mean of 1000 draws is then also at most log
+// p(x), on average. The draws are computed in float32, as in the program mnist.
 func importanceNLL(r *report) {
 	r.statement("",
 		"importance samples from the HVAE's posterior estimate p(x) without bias, so the NLL is estimated from above")
@@ -1268,10 +1268,9 @@ func importanceNLL(r *report) {
 // posteriorCovariance checks the paper's statement "samples from the HVAE approximate posterior exhibit non-negligible
 // covariance across dimensions". The model is the HVAE that this repository includes (K = 5, free tempering, a separate
 // ε for each step). The check draws z₀ and z_K 200 times for each of 20 simulated images, and computes the correlation
-// r of each pair of dimensions. The check omits dimensions in which the standard deviation of q⁰ is at least 0.9. The
-// model hardly uses these dimensions, because their q⁰ is nearly the prior N(0, 1). The dimensions of z₀ are
-// independent, so their mean |r| must be √(2/(π·200)) = 0.0564. For z_K, the mean |r| must be at least 1.5 times as
-// large.
+// r of each pair of dimensions. It omits dimensions in which the standard deviation of q⁰ is at least 0.9. The model
+// hardly uses these dimensions, because their q⁰ is nearly the prior N(0, 1). The dimensions of z₀ are independent, so
+// the mean |r| of z₀ must be √(2/(π·200)) = 0.0564. The mean |r| of z_K must be at least 1.5 times as large.
 func posteriorCovariance(r *report) {
 	r.statement("", `samples from the HVAE's posterior have "non-negligible covariance across dimensions"`)
 	const images, draws = 20, 200
@@ -1299,7 +1298,7 @@ func posteriorCovariance(r *report) {
 	r.compare(slices.Max(end), ">", 0.3, "largest |r| of z_K")
 }
 
-// correlations returns |r| for all pairs of rows of z for which the standard deviation of q⁰ is below 0.9.
+// correlations returns |r| for each pair of rows of z, without the rows for which the element of sd is 0.9 or more.
 func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 	var units [][]float64 // the rows, centred and divided by their norm
 	for j := range z.Rows {
@@ -1321,10 +1320,10 @@ func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 	return all
 }
 
-// publishedTable compares table 1 with the published NLLs that the program mnist prints. The program computes these
-// NLLs as means over the runs of the paper's supplement (published.csv). The paper says: "We report the average NLL
-// values over either two or three different initializations", and "The base VAE achieves an NLL of 83.20". The table
-// has two decimals.
+// publishedTable checks that the NLLs in table 1 are the means over the runs in the paper's supplement, which the file
+// mnist/published.csv lists. The program mnist prints the same means. The paper says: "We report the average NLL values
+// over either two or three different initializations", and "The base VAE achieves an NLL of 83.20". The table has two
+// decimals.
 func publishedTable(r *report) {
 	r.corrected("table 1, tab:mnist_nll",
 		`"List of tests of HVAE for ε fixed across flow layers", the caption of tab:varied_eps`,
@@ -1361,12 +1360,11 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow, and evidence
 	tiedEntropy, untiedOptimum, untiedEstimates, reverseEstimates, blindSpots,
 }}
 
-// tiedEntropy checks tied flows with a normal target. (z_K, ρ_K) is then normal with the covariance AAᵀ (see affineMap).
-// Let q_j and sd_j be the standard deviations of q⁰ and of the posterior. The determinant of AAᵀ must be Π q_j². The gap
-// (see affineGap) must be above ℓ(exp(ΔH/ℓ) − 1) − ΔH, where ΔH = Σ_j log(q_j/sd_j) = H(q⁰) − H(p(z|x)).
-//
-// For any other target, too, the entropy of (z_K, ρ_K) is H(q⁰) + H(N(0, I)), because the flow multiplies volumes by
-// Π α_k^ℓ (see leapfrogThenCooling) and ρ₀ has the standard deviation Π 1/α_k (see flowEstimate).
+// tiedEntropy checks that tied tempering keeps the entropy H. The target is normal, so (z_K, ρ_K) is normal with a
+// covariance AAᵀ (see affineMap). If dimension j has the standard deviations q_j in q⁰ and sd_j in the posterior,
+// det(AAᵀ) must be Π q_j². The gap log p(x) − E[log p̂(x)] must be above ℓ(exp(ΔH/ℓ) − 1) − ΔH, where ΔH is H(q⁰) −
+// H(p(z|x)) = Σ_j log(q_j/sd_j). For every target, the entropy of (z_K, ρ_K) is H(q⁰) + H(N(0, I)), because the flow
+// multiplies volumes by Π α_k^ℓ (see leapfrogThenCooling) and ρ₀ has the standard deviation Π 1/α_k (see flowEstimate).
 func tiedEntropy(r *report) {
 	r.statement("", "tied tempering keeps the entropy: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)), for every K, ε and α; so, "+
 		"if the posterior is normal, the gap is at least ℓ(exp(ΔH/ℓ) − 1) − ΔH")
@@ -1391,8 +1389,9 @@ func tiedEntropy(r *report) {
 	}
 }
 
-// untiedOptimum checks that log p̂(x) = log p(x) in 100 draws. The three dimensions have r = σ_q/σ_posterior = 0.5, 3
-// and 100.
+// untiedOptimum checks that a flow with untied tempering can give p̂(x) = p(x) in every draw. In the three dimensions,
+// the standard deviation of q⁰ is r = 0.5, 3 and 100 times the standard deviation of the posterior. The check has 100
+// draws.
 func untiedOptimum(r *report) {
 	r.statement("",
 		"untied tempering, K = 1, ε = √2·σ_posterior, s = 1/√2, α = √2/r per dimension: p̂(x) = p(x) in every draw")
@@ -1407,7 +1406,7 @@ func untiedOptimum(r *report) {
 	r.near(slices.Max(apply(logs, math.Abs)), 0, 1e-9, "largest |log p̂(x) − log p(x)|")
 }
 
-// untiedEstimates checks E[p̂(x)] = p(x) if the standard deviation of ρ₀ is not 1/√β₀ = Π 1/α_k.
+// untiedEstimates checks that the mean of p̂(x) is p(x) even if the standard deviation of ρ₀ is not 1/√β₀ = Π 1/α_k.
 func untiedEstimates(r *report) {
 	r.statement("", "untied tempering: p̂(x) is unbiased")
 	bimodal := targets()[0]
@@ -1418,7 +1417,7 @@ func untiedEstimates(r *report) {
 }
 
 // reverseEstimates checks E[1/p̂(x)] = 1/p(x) for paths that end at (z, ρ), where z is an exact draw from the posterior
-// and ρ ~ N(0, I). Here, q⁰ = N(0.2, 0.8²I) is narrower than in the other checks, so that Var(1/p̂(x)) is finite.
+// and ρ ~ N(0, I). This q⁰ = N(0.2, 0.8²I) is narrower than the q⁰ of the other checks, so that Var(1/p̂(x)) is finite.
 func reverseEstimates(r *report) {
 	r.statement("",
 		"for paths that end at exact draws of the posterior and ρ_K ~ N(0, I), E[1/p̂(x)] = 1/p(x) for every tempering")
@@ -1434,8 +1433,9 @@ func reverseEstimates(r *report) {
 	}
 }
 
-// blindSpots compares forward and reverse estimates of log p(x) = 0, from 20,000 draws and without a flow. In the first
-// case, q⁰ covers one of two modes. In the second case, q⁰ is ten times as wide as the posterior.
+// blindSpots checks estimates of log p(x) = 0 from 20,000 draws without a flow, for two bad q⁰. If q⁰ covers only one
+// of two modes, the forward estimate must be −log 2, and the reverse estimate 0. If q⁰ is ten times as wide as the
+// posterior, the forward estimate must be 0, and the reverse estimate must be too large.
 func blindSpots(r *report) {
 	r.statement("", "forward estimates are too small if q⁰ misses a mode; reverse estimates are too large if q⁰ is wide")
 	var t tape
@@ -1465,8 +1465,8 @@ func blindSpots(r *report) {
 // zBound is the largest difference, in standard errors, that the tests attribute to chance.
 const zBound = 4.5
 
-// A report prints a statement and its measurements, and fails the test if a relation does not hold. Most methods take
-// the name of a quantity, or "case: quantity", as a format with arguments.
+// A report prints a statement and its measurements, and fails the test if a relation does not hold. The arguments
+// format and args of most methods give the name of the measured quantity, or "case: quantity".
 type report struct {
 	t              *testing.T
 	printed, claim string         // printed is the statement as printed in the paper, if it does not hold
@@ -1474,14 +1474,14 @@ type report struct {
 	failed         bool
 }
 
-// A measurement is the case of a quantity that is nearest to failing.
+// A measurement is the result for a quantity, in the case that is nearest to failing.
 type measurement struct {
 	quantity, result, where string
 	excess                  float64 // a larger excess is nearer to failing
 	cases                   int
 }
 
-// statement sets the claim, and the number and the label of its equation, if there is one.
+// statement sets the claim. The argument equation contains the number and the label of the equation, or nothing.
 func (r *report) statement(equation, claim string) {
 	r.claim = strings.TrimSpace(equation + "  " + claim)
 }
@@ -1521,7 +1521,7 @@ func (r *report) compare(a float64, relation string, b float64, format string, a
 	r.add(excess < 0, excess, number(a), relation, number(b), "", fmt.Sprintf(format, args...))
 }
 
-// estimate compares a mean and its standard error with want. The constant legend explains the relations.
+// estimate requires the given relation between want and a mean with standard error se; see the constant legend.
 func (r *report) estimate(mean, se float64, relation string, want float64, format string, args ...any) {
 	z := (mean - want) / se
 	all := map[string]float64{"=": math.Abs(z) - zBound, "≤": z - zBound, "<": z + zBound, ">": zBound - z}
@@ -1532,7 +1532,7 @@ func (r *report) estimate(mean, se float64, relation string, want float64, forma
 	r.add(known && excess <= 0, excess, measured, relation, number(want), deviation, fmt.Sprintf(format, args...))
 }
 
-// draws compares the mean of independent draws with want.
+// draws requires the given relation between want and the mean of independent draws.
 func (r *report) draws(draws []float64, relation string, want float64, format string, args ...any) {
 	mean, se := linalg.MeanSE(draws)
 	r.estimate(mean, se, relation, want, format, args...)
@@ -1548,7 +1548,7 @@ func (r *report) mean(draws []float64, want, maxSE float64, format string, args 
 	}
 }
 
-// add records a measurement, and reports an error unless the relation holds.
+// add records a measurement, and fails the test unless holds is true.
 func (r *report) add(holds bool, excess float64, measured, relation, expected, deviation, name string) {
 	where, quantity := "", name
 	if i := strings.LastIndex(name, ": "); i >= 0 {
@@ -1572,7 +1572,7 @@ func (r *report) add(holds bool, excess float64, measured, relation, expected, d
 	}
 }
 
-// must reports err and ends the section if err is not nil.
+// must ends the section with an error if err is not nil.
 func (r *report) must(err error) {
 	if err != nil {
 		r.t.Fatal(err)
@@ -1664,8 +1664,8 @@ func (s scheme) values(dims int) (epsilon, alpha matrix) {
 	return epsilon, alpha
 }
 
-// flowOf returns the flow of the scheme. Without tempering, it uses neither α [K×1] nor the standard deviation of ρ₀.
-// Fixed tempering does not use α, and free tempering does not use the standard deviation.
+// flowOf returns the flow of the scheme. The argument alpha [K×1] is used only for free and untied tempering, and the
+// argument momentumSD, the standard deviation of ρ₀, only for fixed and untied tempering.
 func (s scheme) flowOf(target hvae.Target[float64], epsilon, alpha, momentumSD variable) *flow {
 	f := &flow{Target: target, K: s.K, StepSize: epsilon}
 	switch s.Tempering {
@@ -1679,7 +1679,7 @@ func (s scheme) flowOf(target hvae.Target[float64], epsilon, alpha, momentumSD v
 	return f
 }
 
-// Flow returns the flow of the scheme with the parameters of values. The standard deviation of ρ₀ is 1.4.
+// Flow returns the flow of the scheme with the parameters from the method values. The standard deviation of ρ₀ is 1.4.
 func (s scheme) Flow(t *tape, target hvae.Target[float64], dims int) *flow {
 	epsilon, alpha := s.values(dims)
 	return s.flowOf(target, t.Leaf(epsilon), t.Leaf(alpha), t.Leaf(linalg.Column(1.4)))
@@ -1712,7 +1712,7 @@ func drawHIS(t *tape, f *flow, q0 prior, n int, rng *rand.Rand) hvae.Sample[floa
 	return hvae.HIS(f, q0, noise(t, rng, dims, n), noise(t, rng, dims, n))
 }
 
-// logEstimates returns n draws of log p̂ with the flow of a scheme and variationalPrior. n must be a multiple of 500.
+// logEstimates returns n draws of log p̂ for the flow of a scheme and variationalPrior. n must be a multiple of 500.
 func logEstimates(s scheme, target target, n int, seed uint64) (all []float64) {
 	rng := random.Stream(seed, s.String())
 	var t tape
@@ -1787,7 +1787,7 @@ func noise[T linalg.Float](t *ad.Tape[T], rng *rand.Rand, rows, cols int) *ad.Va
 	return t.Const(m)
 }
 
-// A targetFunc is a function of z that returns log p(x, z). It implements hvae.Target.
+// A targetFunc is a function that returns log p(x, z) for an argument z. It implements hvae.Target.
 type targetFunc func(z variable) variable
 
 func (f targetFunc) LogJoint(z variable) variable { return f(z) }
@@ -1821,7 +1821,7 @@ func targets() []target {
 // gaussianMethods contains methods of each kind in section 4.1, and HVAE with untied tempering.
 var gaussianMethods = strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb")
 
-// points returns N points x [d×N] simulated from the Gaussian model, their sufficient statistics, and the parameters Δ
+// points returns n points x [d×n] simulated from the Gaussian model, their sufficient statistics, and the parameters Δ
 // and σ that generated them.
 func points(d, n int) (x matrix, data model.Data, theta model.Theta) {
 	rng := random.Stream(11, "points", d, n)
@@ -1839,7 +1839,7 @@ func points(d, n int) (x matrix, data model.Data, theta model.Theta) {
 	return x, data, theta
 }
 
-// gaussian returns the target of the Gaussian model for a dataset. Its parameters θ = (Δ, log σ) are leaves of t.
+// gaussian returns the target of the Gaussian model for a dataset. The parameters Δ and log σ are leaves of t.
 func gaussian(t *tape, data model.Data, theta model.Theta) model.Target {
 	logSigma := apply(theta.Sigma, math.Log)
 	return model.NewTarget(data, t.Leaf(linalg.Column(theta.Delta...)), t.Leaf(linalg.Column(logSigma...)))
@@ -1857,7 +1857,7 @@ func posterior(data model.Data, theta model.Theta) (p normalTarget) {
 }
 
 // elboDraws sets the parameters Δ and log σ of a method from theta, and the other parameters from the argument others.
-// It returns n draws of the method's ELBO.
+// It returns n draws of the method's ELBO estimate.
 func elboDraws(m *model.Method, theta model.Theta, n int, seed uint64, others ...[]float64) []float64 {
 	var t tape
 	var leaves []variable
@@ -1869,7 +1869,7 @@ func elboDraws(m *model.Method, theta model.Theta, n int, seed uint64, others ..
 	return m.ELBO(leaves, noise(&t, random.Stream(seed, "elbo"), m.NoiseRows, n)).Value.Data
 }
 
-// figure1 returns our stored results of a method in d dimensions, averaged over ten datasets.
+// figure1 returns our stored results of a method in d dimensions, which are averages over ten datasets.
 func figure1(r *report, d int, method string) (o model.Outcome) {
 	b, err := os.ReadFile("gaussian/results/figure1.jsonl")
 	r.must(err)
@@ -1902,8 +1902,8 @@ func affineMap(f *flow, q0 prior) (A matrix, b []float64) {
 	return A, b
 }
 
-// affineGap returns the gap log p(x) − E[log p̂(x)] of a flow with a quadratic potential, where p is the posterior. The
-// gap is the divergence of N(b, AAᵀ), the density of (z_K, ρ_K), from p(z|x) N(ρ | 0, I).
+// affineGap returns log p(x) − E[log p̂(x)] for a flow with a quadratic potential, where p is the posterior. This gap is
+// the divergence KL(N(b, AAᵀ) ‖ p(z|x) N(ρ|0, I)), where N(b, AAᵀ) is the distribution of (z_K, ρ_K).
 func affineGap(f *flow, q0 prior, p normalTarget) (gap float64) {
 	A, b := affineMap(f, q0)
 	for i := range b {
@@ -1964,7 +1964,7 @@ func leapfrogByHand(target hvae.Target[float64], epsilon []float64) (lf1, lf2, l
 	return kick, drift, kick
 }
 
-// onTape converts f, a map of phases in dims dimensions, to a map of vectors (z, ρ) [2·dims].
+// onTape converts f, a function of phases in dims dimensions, to a function of vectors (z, ρ) with 2·dims elements.
 func onTape(dims int, f func(t *tape, s phase) phase) func(s []float64) []float64 {
 	return func(s []float64) []float64 {
 		var t tape
