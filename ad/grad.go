@@ -33,8 +33,9 @@ func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 //   - The adjoint of xs[i] is dst[i]. Any other adjoint is allocated from a pool when its first contribution arrives.
 //   - The first contribution sets the elements of the matrix. Later contributions are added to them in place. If an
 //     operand occurs twice in an operation, the rule makes two contributions to one adjoint.
-//   - The adjoint ȳ of a result y is complete when the rule of y runs, because y's users come later on the tape. After
-//     the rule, the matrix returns to the pool, unless the rule has handed it over to an operand, as its adjoint.
+//   - The adjoint ȳ of a result y is complete when the rule of y runs, because operations that use y come later on the
+//     tape, so their rules run earlier. After the rule of y, the matrix returns to the pool, unless the rule has handed
+//     the matrix over to an operand, as the adjoint of the operand.
 func Backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs ...*Var[T]) []linalg.Matrix[T] {
 	t := y.tape
 	s := &t.backward
@@ -201,7 +202,8 @@ func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 
 // Result returns a variable with the shape of v and unspecified values, for a contribution to the adjoint of v. A rule
 // may use it instead of Tape.Result to avoid a copy: in Backward, the variable of the first contribution is the adjoint
-// itself. The rule must compute its values and pass it to Accumulate before it makes another contribution to v.
+// itself. The rule must set the values of the variable and pass it to Accumulate before it makes another contribution
+// to v.
 func (s *Sweep[T]) Result(v *Var[T]) *Var[T] {
 	n := s.node(v)
 	if n == nil || n.bar != nil || !s.inPlace {
@@ -229,8 +231,8 @@ func (s *Sweep[T]) handOver(v, y *Var[T]) {
 	s.accumulateFit(v, from.bar)
 }
 
-// accumulateFit sums or broadcasts g to the shape of v and adds the result to the adjoint of v. Like the methods
-// below, it avoids a temporary matrix if possible.
+// accumulateFit sums or broadcasts g to the shape of v and adds the result to the adjoint of v. Like the methods below,
+// accumulateFit avoids a temporary matrix if possible.
 func (s *Sweep[T]) accumulateFit(v, g *Var[T]) {
 	switch n := s.node(v); {
 	case n == nil:

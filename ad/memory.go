@@ -6,8 +6,9 @@ import (
 	"hvae/linalg"
 )
 
-// A tape is a stack. Its variables, and the chunks of memory that hold their values, are in use up to a top. To
-// remove the variables that were added since an earlier time, the tape restores the top of that time.
+// A tape is a stack of variables, whose values are in chunks of memory. A top describes which variables and which
+// memory are in use. To remove the variables that were added since an earlier time, the tape restores the top of that
+// time.
 type top[T linalg.Float] struct {
 	n    int // number of variables in use
 	next int // index of the first unused chunk

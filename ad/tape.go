@@ -146,7 +146,7 @@ func (y *Var[T]) Operands() []*Var[T] {
 	return y.in
 }
 
-// shape returns the same as v.Value.Shape(). Calling this method would slow down small training steps by 5 %.
+// shape returns the same value as v.Value.Shape(). A call to v.Value.Shape would slow down small training steps by 5 %.
 func (v *Var[T]) shape() linalg.Shape { return linalg.Shape{Rows: v.Value.Rows, Cols: v.Value.Cols} }
 
 // Rows returns the number of rows of v.

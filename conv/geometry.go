@@ -8,7 +8,8 @@
 //	Transpose        Wᵀ ∗ δ    the gradient with respect to X
 //	WeightGradient             the gradient with respect to W
 //
-// Each gradient is linear in the two other variables, so derivatives of any order need only these operations.
+// Each gradient is linear in the two variables on which it depends, so derivatives of any order need only these three
+// operations.
 //
 // Start with Geometry in this file. The file ops.go contains the operations and their differentiation rule, and
 // kernels.go contains the functions that compute the values of the operations.
@@ -22,8 +23,8 @@ import "fmt"
 //	weights of tap (ky, kx) · input pixel (oy·Stride + ky − PadTop, ox·Stride + kx − PadLeft).
 //
 // Input pixels outside the image are zero (padding). All sizes must be positive, and paddings must not be negative.
-// Each output pixel must depend on at least one input pixel. This limits PadTop, PadLeft, OutH and OutW. The padding at
-// the bottom and on the right follows from the sizes of input and output.
+// Each output pixel must depend on at least one input pixel, which limits PadTop, PadLeft, OutH and OutW. The padding
+// at the bottom and on the right follows from the sizes of input and output.
 type Geometry struct {
 	InH, InW, InC    int // height, width and channels of the input
 	OutH, OutW, OutC int // height, width and channels of the output
@@ -62,7 +63,8 @@ func (g *Geometry) Out() int { return g.OutH * g.OutW * g.OutC }
 // [Taps×OutC]. Row (ky·KernelW + kx)·InC + c holds the weights of tap (ky, kx) for input channel c.
 func (g *Geometry) Taps() int { return g.KernelH * g.KernelW * g.InC }
 
-// MultiplyAdds returns the number of multiply-adds of each operation for one image. Taps on padding do not count.
+// MultiplyAdds returns the number of multiply-adds of each operation for one image. Taps that fall on padding do not
+// count.
 func (g *Geometry) MultiplyAdds() int {
 	return g.vertical().connections() * g.horizontal().connections() * g.InC * g.OutC
 }
@@ -114,9 +116,10 @@ func (a axis) outputs(i int) (first, last int) {
 	return first, max(first, min(a.out, d/a.stride+1))
 }
 
-// A run is a sequence of pixels along an axis that one contraction computes. The field count is their number, and pixel
-// is the index of the first pixel. In a run of output pixels, [first, last) is the range of the taps of the first
-// pixel. In a run of input pixels, it is the range of the output pixels that depend on the first pixel.
+// A run is a sequence of pixels along an axis that one contraction computes (see kernels.go). The field count is the
+// number of pixels, and pixel is the index of the first pixel. In a run of output pixels, [first, last) is the range of
+// the taps of the first pixel. In a run of input pixels, [first, last) is the range of the output pixels that depend on
+// the first pixel.
 type run struct{ pixel, count, first, last int }
 
 // outputRuns divides output pixels lo to hi−1 into runs and appends the runs to dst. The pixels of a run are neighbours

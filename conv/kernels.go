@@ -19,13 +19,14 @@ import (
 // Runs make Conv 5 to 16 % faster and Transpose 9 to 11 % faster. Vertical runs near the edges save 4 % of a training
 // step.
 
-// buffers holds the memory of short lists. It is on the stack, which saves allocations.
+// buffers holds the memory of short lists. Functions keep it on the stack, which saves allocations.
 type buffers struct {
 	segments      [256]linalg.Segment
 	columns, rows [16]run
 }
 
-// conv sets y [Out×B] to W ∗ X + bias for w [Taps×OutC], x [In×B] and bias [OutC×1]. An empty bias means zero.
+// conv sets y [Out×B] to W ∗ X + bias for weights w [Taps×OutC], images x [In×B] and bias [OutC×1]. An empty bias means
+// zero.
 func conv[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
 	mustFit(g, "Conv", y, w, x, bias, g.OutC)
 	linalg.For(g.OutH, g.grain(g.OutH, x.Cols), func(lo, hi int) { convRows(g, y, w, x, bias, lo, hi) })
@@ -38,7 +39,7 @@ func convRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo, h
 	columns := outputRuns(buffers.columns[:0], g.horizontal(), 0, g.OutW)
 	for _, d := range outputRuns(buffers.rows[:0], g.vertical(), lo, hi) {
 		for _, r := range columns {
-			segments := buffers.segments[:0] // one for each kernel row, because its weights and pixels are contiguous
+			segments := buffers.segments[:0] // one for each kernel row, whose weights and pixels are contiguous
 			for ky := d.first; ky < d.last; ky++ {
 				iy, ix := d.pixel*g.Stride+ky-g.PadTop, r.pixel*g.Stride+r.first-g.PadLeft
 				segments = append(segments, linalg.Segment{
@@ -59,13 +60,14 @@ func convRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo, h
 	}
 }
 
-// A line is a row or a column of pixels that a linalg.Contraction computes. From each pixel to the next, the position
-// of the result in C advances by cStride elements, and the starts of the segments in B by bStride elements.
+// A line is a row or a column of pixels. One linalg.Contraction computes a line, with one group for each pixel. From
+// each pixel to the next, the position of the result in the field C increases by cStride, and the starts of the
+// segments in the field B increase by bStride.
 type line struct{ pixels, cStride, bStride int }
 
-// runPixels computes a rectangle of pixels. The line across is its first row, and the line down is its first column.
-// The contraction c computes the top left pixel. One call to Run computes a row of the rectangle, or a column if down
-// has more pixels.
+// runPixels computes a rectangle of pixels. The argument across is the first row of the rectangle, and the argument
+// down is its first column. The contraction c is for the top left pixel. Each call to c.Run computes a row of the
+// rectangle or, if it has more rows than columns, a column.
 func runPixels[T linalg.Float](c linalg.Contraction[T], across, down line) {
 	if down.pixels > across.pixels {
 		across, down = down, across
@@ -79,7 +81,8 @@ func runPixels[T linalg.Float](c linalg.Contraction[T], across, down line) {
 	}
 }
 
-// transpose sets x [In×B] to Wᵀ ∗ δ + bias for w [Taps×OutC], delta [Out×B] and bias [InC×1]. An empty bias means zero.
+// transpose sets x [In×B] to Wᵀ ∗ δ + bias for weights w [Taps×OutC], delta [Out×B] and bias [InC×1]. An empty bias
+// means zero.
 func transpose[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	mustFit(g, "Transpose", delta, w, x, bias, g.InC)
 	if g.InC == 1 {
@@ -131,8 +134,9 @@ func transposeRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[
 }
 
 // transposeOne implements transpose for images with one channel, on one core. A contraction in transposeRows has a row
-// for each channel, so with one channel it would use each loaded element of δ only once. Here, a contraction has a row
-// for each kernel row. It adds the products of output row oy and kernel row ky to input row oy·Stride + ky − PadTop.
+// for each channel, so with one channel it would use each loaded element of δ only once. A contraction in transposeOne
+// has a row for each kernel row instead. It adds the products of output row oy and kernel row ky to input row oy·Stride
+// + ky − PadTop.
 func transposeOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	var buffers buffers
 	clear(x.Data)
@@ -180,13 +184,15 @@ func weightGradient[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], s
 }
 
 // weightRows adds part of the gradient to w for weightGradient. The matrix w consists of blocks of KernelW·InC rows,
-// one for each kernel row. In each block, weightRows computes rows lo to hi−1. For each output pixel, delta holds the
-// gradient with respect to its channels, transposed to [B×OutC]. The rows of output pixels are in reverse order.
+// one block for each kernel row. In each block, weightRows computes rows lo to hi−1. The slice delta holds a matrix
+// [B×OutC] for each output pixel: the gradient with respect to the channels of the pixel, transposed. The rows of
+// output pixels are in reverse order.
 //
-// Each linalg.Contraction sums over the images, which are its steps, and over pixels, which are its segments. So the
-// sums stay in registers. The groups of the contraction are kernel rows that are Stride apart, because these rows use
-// the same input pixels. For the next kernel row of a group, each input pixel belongs to the output pixel one row
-// higher. The groups make a training step of the VAE 5 % faster.
+// In the terms of linalg.Contraction, the images are the steps, and the pixels are the segments. A contraction adds the
+// products for all images and for many pixels, so the sums stay in registers. The groups are kernel rows that are
+// Stride apart, because these kernel rows use the same input pixels. From one kernel row of the groups to the next, an
+// input pixel contributes to an output pixel one row higher. Because delta is in reverse order, the stride BGroup is
+// positive. The groups make a training step of the VAE 5 % faster.
 func weightRows[T linalg.Float](g *Geometry, w linalg.Matrix[T], delta []T, x linalg.Matrix[T], lo, hi int) {
 	var buffers buffers
 	n := x.Cols
@@ -219,8 +225,8 @@ func weightRows[T linalg.Float](g *Geometry, w linalg.Matrix[T], delta []T, x li
 	}
 }
 
-// grain returns the smallest number of rows that is worth a goroutine, for a loop over n rows of images or weights. These
-// rows take about 2²¹ multiply-adds, or 50 µs.
+// grain returns the grain that linalg.For needs for a loop over n rows of images or weights: the number of rows that
+// take about 2²¹ multiply-adds (50 µs).
 func (g *Geometry) grain(n, batch int) int { return max(1, 1<<21*n/max(1, g.MultiplyAdds()*batch)) }
 
 // mustFit panics if the operands do not fit g, or if the bias is neither empty nor [channels×1]. The panic message

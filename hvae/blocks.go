@@ -15,7 +15,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// A Batch is a list of columns for which bounds are computed with separate noise. Draws and Columns return batches.
+// A Batch is a list of columns for which bounds are computed with separate noise. Draws and Columns return a Batch.
 type Batch struct {
 	size    int
 	columns []int // numbers of the data columns, or nil for Draws
@@ -63,12 +63,12 @@ func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
 	return b.constant(m)
 }
 
-// Rng returns the random stream of column j of the block. It depends only on the seed, the number of the
+// Rng returns the random stream of column j of the block. The stream depends only on the seed, the number of the
 // training step and the position of the column in the batch, not on the division of the batch into blocks.
 func (b *Block[T]) Rng(j int) *rand.Rand { return rand.New(&b.streams[j]) }
 
-// Noise returns draws from N(0, 1) as a constant [rows×(B·L)]. Columns j·L to j·L + L − 1 are drawn from Rng(j). Use L
-// = 1 unless the bound combines several draws (ImportanceBound).
+// Noise returns draws from N(0, 1) as a constant [rows×(B·L)]. Rng(j) supplies columns j·L to j·L + L − 1. Use L = 1
+// unless the bound combines several draws (ImportanceBound).
 func (b *Block[T]) Noise(rows, L int) *ad.Var[T] {
 	m := b.Tape.Matrix(rows, b.Size*L)
 	for c := range m.Cols {
@@ -102,7 +102,7 @@ type pass[T linalg.Float] struct {
 	params []*Param[T] // parameters that are leaves
 }
 
-// evaluation returns the pass of Each and Evaluate.
+// evaluation returns the pass that Each and Evaluate run over a batch.
 func evaluation[T linalg.Float](batch Batch, seed uint64) pass[T] {
 	return pass[T]{batch: batch, noise: random.NewBatch(seed, "algorithm 2 evaluation")}
 }
@@ -115,8 +115,8 @@ func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f fun
 }
 
 // Evaluate returns the value of a bound for each column of the batch, and the mean of these values; see Each. It
-// returns an error if ctx is done before the end, or if the mean is not finite. If the mean is not finite, the values
-// are valid, and the error names the first operation whose result is not finite.
+// returns an error if ctx is done before the end, or if the mean is not finite. If the mean is not finite, the slice
+// values is valid, and the error names the first operation whose result is not finite.
 func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (
 	mean float64, values []float64, err error) {
 	p := evaluation[T](batch, seed)
@@ -149,7 +149,7 @@ func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEsti
 	return evidence, nil
 }
 
-// diagnose computes the blocks of a pass again, up to the first whose sum of bounds or gradient is not finite. The
+// diagnose computes the blocks of a pass again, until a block has a sum of bounds or a gradient that is not finite. The
 // error begins with the text what and describes the first operation whose result is not finite.
 func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string) error {
 	t := &ad.Tape[T]{KeepAll: true}

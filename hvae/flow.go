@@ -5,8 +5,8 @@ import (
 	"hvae/linalg"
 )
 
-// A Flow is the deterministic map H = Φ^K ∘ … ∘ Φ¹ of phase space (section 2.3). Φ^k takes one
-// leapfrog step and then multiplies the momentum by α_k.
+// A Flow is the deterministic map H = Φ^K ∘ … ∘ Φ¹ of phase space (section 2.3). The map Φ^k takes one leapfrog step
+// and then multiplies the momentum by α_k.
 type Flow[T linalg.Float] struct {
 	Target    Target[T]
 	K         int          // number of steps; for K = 0, H is the identity
@@ -14,8 +14,8 @@ type Flow[T linalg.Float] struct {
 	Tempering Tempering[T] // supplies α_k
 
 	// If Recompute is true, the tape keeps only z_k, ρ_k, ∇U(z_k) and log p_θ(x, z_k) after each leapfrog step, and
-	// ad.Backward recomputes the other values, one step at a time. The results are bit-identical, but each step evaluates
-	// ∇U twice, ad.Grad cannot differentiate the results, and the target must not keep variables that it creates.
+	// ad.Backward recomputes the other values step by step. The results are bit-identical, but each step evaluates ∇U
+	// twice, ad.Grad cannot differentiate the results, and the target must not keep variables that it creates.
 	Recompute bool
 }
 
@@ -110,7 +110,7 @@ func (f *Flow[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	return ad.Add(sumOfLogs(f.Tempering.MomentumSD, dims), f.LogDet(tape, dims))
 }
 
-// sumOfLogs returns the sum of log v over rows and dimensions [1×1]. A single column of v stands for all dimensions.
+// sumOfLogs returns Σ log v [1×1] over rows and dims dimensions. A single column of v stands for all dimensions.
 func sumOfLogs[T linalg.Float](v *ad.Var[T], dims int) *ad.Var[T] {
 	return ad.Scale(ad.Sum(ad.Log(v)), T(dims)/T(v.Cols()))
 }

@@ -19,10 +19,10 @@ type Evidence struct {
 	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)), or NaN for L = 1. It is valid if TailShape < ½.
 	StandardError float64
 	ELBO          float64 // mean of log p̂ᵢ; NaN if a draw has diverged
-	// TailShape is the shape k̂ of a generalised Pareto distribution fitted to the tail, that is, to the largest min(L/5,
-	// 3√L) of the p̂ᵢ (Vehtari et al., Pareto smoothed importance sampling, 2024). For k̂ > ½, p̂ has infinite variance.
-	// TailShape is −Inf if the tail is constant to 0.1 %, +Inf if the largest p̂ᵢ is e⁷⁰⁰ times the first quartile of the
-	// tail, and NaN if L < 100 (too few), if Log is infinite, or if the quartile is not above the other p̂ᵢ.
+	// TailShape is the shape k̂ of a generalised Pareto distribution fitted to the tail, the largest min(L/5, 3√L) of
+	// the p̂ᵢ (Vehtari et al., Pareto smoothed importance sampling, 2024). For k̂ > ½, p̂ has infinite variance. TailShape
+	// is −Inf if the tail is constant to 0.1 %, +Inf if the largest p̂ᵢ is e⁷⁰⁰ times the first quartile of the tail,
+	// and NaN if L < 100 (too few), if Log is infinite, or if the quartile is not above the other p̂ᵢ.
 	TailShape      float64
 	EffectiveDraws float64 // (Σ p̂ᵢ)²/Σ p̂ᵢ², from 1 (one draw dominates) to L (all p̂ᵢ are equal); 0 if Log is infinite
 	Draws          int     // L
@@ -64,9 +64,9 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 }
 
 // ReverseEstimate returns the estimate −log mean(1/p̂_θ(x)) of log p_θ(x), given log p̂_θ(x) from ReverseHIS or
-// AIS.Reverse. Each exact draw z has n = momenta adjacent estimates. They differ in their momenta and are averaged
-// first, because only different z are independent. In the result, Draws is the number of draws z, TailShape and
-// EffectiveDraws describe the averages of 1/p̂_θ(x), and ELBO is an upper bound, too. NaN counts as 1/p̂_θ(x) = 0.
+// AIS.Reverse. Each exact draw z has n = momenta adjacent estimates, with different momenta. ReverseEstimate averages
+// these estimates first, because only different z are independent. In the result, Draws is the number of z, TailShape
+// and EffectiveDraws describe the averages of 1/p̂_θ(x), and ELBO is an upper bound, too. NaN counts as 1/p̂_θ(x) = 0.
 func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 	if momenta < 1 || len(logEstimates)%momenta != 0 {
 		misuse("ReverseEstimate: %d estimates do not fit %d momenta for each z", len(logEstimates), momenta)

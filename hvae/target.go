@@ -24,8 +24,8 @@ import (
 
 // A Target is a joint density p_θ(x, z) as a function of z.
 type Target[T linalg.Float] interface {
-	// LogJoint returns log p_θ(x, z) [1×B] for the columns of z [ℓ×B], on the tape of z. The target holds x and θ. Column
-	// j of the result must depend only on column j of z.
+	// LogJoint returns log p_θ(x, z) [1×B] for the columns of z [ℓ×B], on the tape of z. The target holds x and θ.
+	// Column j of the result must depend only on column j of z.
 	LogJoint(z *ad.Var[T]) *ad.Var[T]
 }
 

@@ -10,7 +10,7 @@ import (
 // A Tempering holds the factors α_k by which a flow multiplies the momentum after each leapfrog step, and the standard
 // deviation s of the initial momentum ρ₀ = s·γ₀. The zero value means no tempering: α_k = 1 and s = 1. Tempering helps
 // if the posterior is far from q⁰ or has several modes. A good initial value of s = Π 1/α_k = 1/√β₀ is between 1.2 and
-// 2, for example 1.5 if α_k = 1.5^(−1/K). For comparison, α_k = 0.9 means s = 1.7 for K = 5, but 8.2 for K = 20.
+// 2, for example s = 1.5 for α_k = 1.5^(−1/K). For comparison, α_k = 0.9 means s = 1.7 for K = 5, but 8.2 for K = 20.
 //
 // The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1 (FixedTempering, FreeTempering). The flow then multiplies
 // volumes by Π α_k^ℓ = s^−ℓ, so the entropy H is constant: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)). A tied flow cannot narrow

@@ -7,7 +7,7 @@ import (
 )
 
 // Add, Sub, Mul, Div and MulAdd broadcast their operands: they repeat an operand that has one row, one column or one
-// element. dst must have the shape of the broadcast operands; see Broadcast.
+// element. The destination must have the shape of the broadcast operands; see Broadcast.
 
 // Add sets dst = a + b, elementwise.
 func Add[T Float](dst, a, b Matrix[T]) {

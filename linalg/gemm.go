@@ -10,19 +10,20 @@ import (
 //
 //	C_g [Rows×Cols] = Bias + Σ_s A_s [Rows×Steps] · B_{s,g} [Steps×Cols]
 //
-// There is one sum C_g for each group g < Groups. It has a term for each segment s. Dense layers, convolutions and
-// their gradients have this form. A dense layer has one segment and one group. In a convolution, the groups are
-// neighbouring pixels of the result. They use the same weights A. The segments are parts of the convolution kernel. In
-// the gradient with respect to the weights, the groups are rows of the convolution kernel, and the segments are pixels.
+// The contraction has one result C_g for each group g < Groups. The sum has a term for each segment s. Dense layers,
+// convolutions and their gradients have this form. A dense layer has one segment and one group. In a convolution, the
+// groups are neighbouring pixels of the result, which use the same weights A, and the segments are parts of the
+// convolution kernel. In the gradient with respect to the weights, the groups are rows of the convolution kernel, and
+// the segments are pixels. A step p multiplies column p of A_s by row p of B_{s,g}.
 //
 // The terms of each element of C are added in a fixed order: first the bias, then the products in the order of the
 // segments and, within each segment, in the order of the steps. If Add is set, the complete sum is then added to the
 // old element of C. The bits of C therefore depend neither on the division of C into tiles nor on the vector width.
 //
-// Element (i, j) of C_g is C[CStart + g·CGroup + i·CRow + j], element (i, p) of A_s is
-// A[Segments[s].A + i·ARow + p·AStep], and element (p, j) of B_{s,g} is B[Segments[s].B + g·BGroup + p·BStep + j].
-// A nil Bias means zero. The method Run computes the contraction on the calling goroutine. It panics if an operand is
-// too short or if an index or a stride is negative.
+// Element (i, j) of C_g is C[CStart + g·CGroup + i·CRow + j], element (i, p) of A_s is A[Segments[s].A + i·ARow +
+// p·AStep], and element (p, j) of B_{s,g} is B[Segments[s].B + g·BGroup + p·BStep + j]. A nil Bias means zero. The
+// method Run computes the contraction on the calling goroutine. Run panics if an operand is too short or if an index or
+// a stride is negative.
 type Contraction[T Float] = kernel.Contraction[T]
 
 // A Segment of a Contraction holds the indices at which A_s and B_{s,0} start in the slices A and B.
@@ -32,7 +33,7 @@ type Segment = kernel.Segment
 // respect to Y, MatMulTA computes the gradient Wᵀ·δ with respect to X, and MatMulTB computes δ·Xᵀ, the gradient with
 // respect to W.
 
-// gemmGrain is the minimum number of multiply-adds for a separate goroutine, about 50 µs of work.
+// gemmGrain is the minimum number of multiply-adds that are worth a separate goroutine. They take about 50 µs.
 const gemmGrain = 1 << 21
 
 // MatMul sets dst [m×n] = a [m×k] · b [k×n]. dst must not overlap a or b.
@@ -72,8 +73,8 @@ func matMulTB[T Float](dst, a, b Matrix[T], scratch []T, add bool) {
 	product(dst, bt, Contraction[T]{A: a.Data, ARow: a.Cols, AStep: 1, Add: add})
 }
 
-// product sets dst to A·b + Bias or, if c.Add is set, adds A·b to dst, where A and Bias are operands of the
-// contraction c. It sets the fields of c for dst and b, and divides the rows of dst among the cores.
+// product sets dst to A·b + Bias, where A and Bias are operands of the contraction c. If c.Add is set, it adds A·b to
+// dst instead. It sets the fields of c for dst and b, and divides the rows of dst among the cores.
 func product[T Float](dst, b Matrix[T], c Contraction[T]) {
 	c.Rows, c.Cols, c.Steps, c.Groups = dst.Rows, dst.Cols, b.Rows, 1
 	c.C, c.CRow = dst.Data, dst.Cols
@@ -87,10 +88,10 @@ func product[T Float](dst, b Matrix[T], c Contraction[T]) {
 	For(c.Rows, grain, func(lo, hi int) { productRows(shared, lo, hi) })
 }
 
-// A sum Σ_p A[i,p]·b[p,j] is computed in blocks of kBlock terms, so that the elements of A and b stay in the
-// first-level cache and on few memory pages. If A is a transpose, the elements of a row of A are in different cache
-// lines, so a block has only kBlockDown terms. The division into blocks affects rounding. For reproducible results,
-// it does not depend on the number of goroutines.
+// The function productRows computes a sum Σ_p A[i,p]·b[p,j] in blocks of kBlock terms, so that the elements of A and b
+// stay in the first-level cache and on few memory pages. If A is a transpose, the elements of a row of A are in
+// different cache lines, so a block has only kBlockDown terms. The division into blocks affects rounding. For
+// reproducible results, the division does not depend on the number of goroutines.
 const kBlock, kBlockDown = 192, 64
 
 // productRows computes rows lo to hi−1 of product in blocks of kBlock or kBlockDown steps. If c.Add is set, all steps

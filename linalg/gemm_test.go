@@ -24,8 +24,9 @@ func columns[T Float](m Matrix[T], lo, hi int) Matrix[T] {
 	return formula[T](Shape{m.Rows, hi - lo}, func(i, j int) float64 { return float64(m.At(i, lo+j)) })
 }
 
-// products returns a function for each matrix product of the package, with its name as the key. The function computes a
-// product of a [m×k] and b [k×n]. If the matrix product expects a transpose, the function transposes the operand first.
+// products returns a function for each matrix product of the package, with the name of the product as the key. Each
+// function computes a·b for a [m×k] and b [k×n]. If the matrix product expects a transpose, the function transposes the
+// operand first.
 func products[T Float]() map[string]func(dst, a, b, bias Matrix[T]) {
 	type m = Matrix[T]
 	return map[string]func(dst, a, b, bias m){
@@ -69,9 +70,10 @@ func testProducts[T Float](t *testing.T) {
 	check(40, 51, 391) // several blocks of terms
 }
 
-// AddMatMulTB must add the complete sum to dst at once. Here the sum has 400 terms of 1/256. Above 2⁵³, consecutive
-// float64 numbers differ by 2, so 2⁵³ + 400/256 is rounded to 2⁵³ + 2. If AddMatMulTB added the sums of blocks of 192
-// terms to dst one after the other, each of these sums would be less than 1, and dst would remain 2⁵³.
+// AddMatMulTB must add the complete sum to dst at once. In this test, dst is 2⁵³ and the sum has 400 terms of 1/256.
+// Above 2⁵³, consecutive float64 numbers differ by 2, so 2⁵³ + 400/256 is rounded to 2⁵³ + 2. If AddMatMulTB added the
+// sums of blocks of 192 terms to dst one after the other, each of these sums would be less than 1, and dst would remain
+// 2⁵³.
 func TestAddMatMulTBAddsTheCompleteSum(t *testing.T) {
 	const terms = 2*kBlock + 16
 	dst, a, b := New[float64](1, 1), New[float64](1, terms), New[float64](1, terms)
@@ -84,8 +86,8 @@ func TestAddMatMulTBAddsTheCompleteSum(t *testing.T) {
 	}
 }
 
-// The bits of an element must depend neither on the number of goroutines nor on which other elements are computed with
-// it, even if its sum of products is divided into blocks.
+// The bits of an element of a product must depend neither on the number of goroutines nor on which other elements are
+// computed in the same call, even if the sum of products is divided into blocks.
 func TestLongSumsHaveTheSameBitsOnEveryPath(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	const m, n, k = 150, 103, 3*kBlock + 5 // at least two goroutines

@@ -66,7 +66,7 @@ func TestMismatchedShapesPanicWithAMessageThatContainsThem(t *testing.T) {
 
 func TestVectorsNamesTheKernelsInUse(t *testing.T) {
 	name, err := Vectors()
-	// An iteration performs a multiply-add (two operations) in every lane of 12 vectors on amd64 or 24 vectors on arm64.
+	// An iteration performs a multiply-add (two operations) in each lane of 12 vectors (amd64) or 24 vectors (arm64).
 	want := map[string]int{"none": 0, "avx2": 2 * 8 * 12, "avx512": 2 * 16 * 12, "neon": 2 * 4 * 24}[name]
 	if n := PeakLoop(3); err != nil || n != 3*want {
 		t.Errorf("Vectors() = %s, %v; PeakLoop(3) = %d, want %d", name, err, n, 3*want)

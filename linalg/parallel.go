@@ -14,10 +14,10 @@ var busy atomic.Int32
 // For divides the indices 0 to n-1 into chunks and calls body(lo, hi) for each chunk, which consists of the indices lo
 // to hi-1. The calls run on up to GOMAXPROCS goroutines. For returns when all calls have returned.
 //
-// If n < 2·grain, if grain is 0, or if other calls to For use all cores, For runs a single chunk on the calling
-// goroutine. Nested loops are therefore cheap. Otherwise, each chunk has at least grain indices. The bounds lo and hi
-// depend on the number of cores and their load. For reproducible results, the computation for an index must not depend
-// on lo and hi.
+// The argument grain is the smallest number of indices that is worth a goroutine. If n < 2·grain, if grain is 0, or if
+// other calls to For use all cores, For runs a single chunk on the calling goroutine. Nested loops are therefore cheap.
+// Otherwise, each chunk has at least grain indices. The bounds lo and hi depend on the number of cores and their load.
+// For reproducible results, the computation for an index must not depend on lo and hi.
 //
 // If body panics, For waits for all chunks. It then panics with the same value or, if body panicked on a goroutine
 // other than the caller's, with an error that contains the value and the stack trace of that goroutine.

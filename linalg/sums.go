@@ -9,7 +9,7 @@ import (
 
 // Sum sets dst to the sum of a along each axis on which dst has length 1. A column dst [m×1] receives the sums of the
 // rows, a row dst [1×n] receives the sums of the columns, and dst [1×1] receives the sum of all elements. If the shapes
-// are equal, Sum copies a. It adds the elements of a row from left to right, and rows from top to bottom.
+// are equal, Sum copies a. Sum adds the elements of a row from left to right, and rows from top to bottom.
 func Sum[T Float](dst, a Matrix[T]) {
 	if !dst.Shape().broadcastsTo(a.Shape()) {
 		panic(fmt.Sprintf("linalg: Sum: cannot sum %v to %v", a.Shape(), dst.Shape()))
@@ -68,8 +68,8 @@ func AddSum[T Float](dst, a Matrix[T]) {
 	kernel.AddSums(dst.Data, 1, a.Data, a.Rows, a.Cols)
 }
 
-// AddMulSum adds the dot product of each row of a [m×n] with the same row of b [m×n] to dst [m×1].
-// The result is bit-identical to the result of MulSum followed by Add.
+// AddMulSum adds the dot product of each row of a [m×n] with the same row of b [m×n] to dst [m×1]. The bits are the
+// same as for MulSum followed by Add.
 func AddMulSum[T Float](dst, a, b Matrix[T]) {
 	if a.Shape() != b.Shape() || dst.Shape() != (Shape{a.Rows, 1}) {
 		panic(fmt.Sprintf("linalg: AddMulSum: cannot add the dot products of the rows of %v and %v to %v",

@@ -12,7 +12,7 @@ type elementwiseKernel struct {
 	inputs  string   // operands that the kernel reads
 	scalars []string // fields of elementwiseArgs that hold the scalars that the kernel reads
 
-	// formula emits the code of the function and returns its outputs. The slice x contains the inputs, then the scalars.
+	// formula adds operations to f and returns the outputs. The slice x contains the inputs and then the scalars.
 	formula func(f *formula, x []*value) (outputs []*value)
 }
 

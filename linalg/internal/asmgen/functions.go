@@ -13,8 +13,8 @@ var (
 	log2High = map[int]float64{4: 0.693147182464599609375, 8: math.Ln2}
 	log2Low  = map[int]float64{4: math.Ln2 - 0.693147182464599609375, 8: 2.319046813846299558e-17}
 
-	// eʳ = 1 + r + r²·Σ_i expSeries[i]·rⁱ for |r| ≤ ½ log 2: minimax polynomials, computed with the Remez algorithm. The
-	// relative error of eʳ in exact arithmetic is at most 4.3e-9 (float32) and 1.5e-17 (float64).
+	// eʳ = 1 + r + r²·Σ_i expSeries[i]·rⁱ for |r| ≤ ½ log 2. These minimax polynomials were computed with the Remez
+	// algorithm. The relative error of eʳ in exact arithmetic is at most 4.3e-9 (float32) and 1.5e-17 (float64).
 	expSeries = map[int][]float64{
 		4: {0.4999999403953552, 0.1666651964187622, 0.04166839271783829, 0.008368780836462975, 0.0013814466074109077},
 		8: {0.5000000000000001, 0.16666666666666674, 0.04166666666662416, 0.008333333333322217, 0.0013888888917198547,
@@ -27,7 +27,8 @@ var (
 		8: {6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01, 2.222219843214978396e-01,
 			1.818357216161805012e-01, 1.531383769920937332e-01, 1.479819860511658591e-01},
 	}
-	// log(1 + e) = e·Σ_i log1pSeries[i]·eⁱ for 0 ≤ e ≤ 1 in float32, a minimax polynomial with an error of at most 2.1e-8
+	// log(1 + e) = e·Σ_i log1pSeries[i]·eⁱ for 0 ≤ e ≤ 1 in float32. The error of this minimax polynomial is at most
+	// 2.1e-8.
 	log1pSeries = []float64{1, -0.4999990165233612, 0.3332996368408203, -0.24954132735729218, 0.19675935804843903,
 		-0.1530558466911316, 0.10603640973567963, -0.05695940554141998, 0.01985139586031437, -0.0032440107315778732}
 )
@@ -36,7 +37,7 @@ var (
 // tail of package kernel, whose comment states the reason for the value.
 const tail = 44
 
-// bits returns the constant with the given bits. The method float returns the constant x, rounded to the element type.
+// bits returns the constant with the given bits, and float returns the constant x, rounded to the element type.
 func (f *formula) bits(bits uint64) *value {
 	return &value{constant: &constant{bits, f.size}, register: -1}
 }
@@ -62,9 +63,9 @@ func (f *formula) polynomial(coefficients []float64, x *value) *value {
 	return p
 }
 
-// reduce returns n, the integer nearest to x/log 2, and a value rest with x − n·log 2 = rest − n·log2Low. It also
-// returns a value whose lowest bits, interpreted as an integer, are bias + n. The sum x/log 2 + m is rounded to an
-// integer, because m is large: 1.5·2²³ + bias in float32 and 1.5·2⁵² + bias in float64.
+// reduce returns n, the integer nearest to x/log 2, the value rest = x − n·log2High, and a value whose lowest bits,
+// interpreted as an integer, are bias + n. To round x/log 2 to an integer, it adds the large number m, which is 1.5·2²³
+// + bias in float32 and 1.5·2⁵² + bias in float64.
 func (f *formula) reduce(x *value, bias float64) (n, rest, bits *value) {
 	m := math.Ldexp(1.5, mantissaBits[f.size]) + bias
 	bits = f.add(f.mul(x, f.float(math.Log2E)), f.float(m))
@@ -100,8 +101,8 @@ func (f *formula) expOfMinusAbs(x *value) *value {
 	return f.choose(x, f.float(-tail), f.float(0), f.mul(y, f.shift(bits, mantissaBits[4])))
 }
 
-// softplus returns max(x, 0) + log(1 + e) for e = exp(−|x|). In float64, it computes log(1 + e) as log(1 + g) or, for
-// e ≥ √2 − 1, as log 2 + log(1 + g) with 2·(1 + g) = 1 + e.
+// softplus returns max(x, 0) + log(1 + e) for e = exp(−|x|). In float64, log(1 + e) is n·log 2 + log(1 + g), where n =
+// 0 and g = e if e < √2 − 1. Otherwise, n = 1 and g = (e − 1)/2.
 func (f *formula) softplus(x, e *value) *value {
 	positive := f.max(f.float(0), x)
 	if f.size == 4 {

@@ -60,8 +60,9 @@ func (w *assembler) blocks(widths []int, f func(n int), addresses ...string) {
 	w.code("block%d:", len(widths))
 }
 
-// mulAdd emits a row kernel that computes y_i = a_i ⊙ b_i + c_i, where a and c are columns or matrices. It processes
-// one block of columns after the other. A row of a block consists of whole vectors and, if necessary, a shorter vector.
+// mulAdd emits a row kernel that computes y_i = a_i ⊙ b_i + c_i, where a and c are columns or matrices. The kernel
+// processes one block of columns after the other. In each row, a block consists of whole vectors and at most one
+// shorter vector.
 func (w *assembler) mulAdd(aColumn, cColumn bool) {
 	const a, c, temp, product = 0, 1, 2, 3
 	lanes := w.bytes / 8
@@ -104,7 +105,8 @@ func (w *assembler) mulAdd(aColumn, cColumn bool) {
 }
 
 // dots emits a kernel that computes a dot product for each row, four rows at a time. The elements of a row are added
-// from left to right. The sums are in the lanes of register 0, or of registers 0 and 1 if a register has two lanes.
+// from left to right. The four sums are in the lanes of register 0, or of registers 0 and 1 if a register has two
+// lanes.
 func (w *assembler) dots() {
 	lanes := w.bytes / 8
 	w.code("MOVE @y.first, y; MOVE @a.first, a; MOVE @b.first, b; MOVE @rows, rows")
@@ -139,15 +141,16 @@ func (w *assembler) dots() {
 	w.code("INDEX4 aRow1, a, a; INDEX4 bRow1, b, b; SUB $4, rows; JLEAST rows, $1, fourRows")
 }
 
-// addColumns emits code that adds n columns of products to the sums of four rows. The code multiplies the elements of
-// the rows of a with the elements of the rows of b, transposes the matrix of products, and adds its rows.
+// addColumns emits code that adds n columns of products a_ij·b_ij to the sums of four rows. The code computes the
+// products of each row, transposes the matrix of products, and adds the rows of the transposed matrix to the sums.
 func (w *assembler) addColumns(n int) {
 	w.setVectors(8, w.bytes/8)
 	if n == 4 {
 		w.addFourColumns()
 		return
 	}
-	// Register p + i holds row i or, with four lanes, rows i and i + 2. The elements of one row are adjacent.
+	// Register p + i holds products of row 2s + i or, with four lanes, products of rows i and i + 2, one row in each
+	// half.
 	const p, a, temp, column = 2, 4, 5, 6
 	load := func(part, row string, i, r int) {
 		w.setVectors(8, n)
@@ -171,8 +174,8 @@ func (w *assembler) addColumns(n int) {
 	}
 }
 
-// addFourColumns emits AVX2 code that adds four columns to the sums of four rows. It multiplies the rows, transposes
-// the 4×4 matrix of products and adds its rows. To transpose, it interleaves pairs of rows and combines halves.
+// addFourColumns emits AVX2 code that adds four columns of products a_ij·b_ij to the sums of four rows, like
+// addColumns. To transpose the 4×4 matrix of products, the code interleaves pairs of rows and combines halves.
 func (w *assembler) addFourColumns() {
 	for i := range 4 {
 		w.load(w.at("aPart", "aRow", i), 1+i)

@@ -40,11 +40,11 @@ const (
 	// instruction, which competes with multiplications for execution units, so full tiles do not use masks. NEON has no
 	// masks, so its partial tiles have one column. Partial tiles perform 1 % of the multiply-adds of a training step.
 	partial
-	// Each row of a quad tile is one vector with four columns from each of several groups of a Contraction. In a
-	// convolution, the groups are neighbouring pixels. Training divides a minibatch of 100 columns into six blocks of 16
-	// and one of four. With quad tiles, the convolutions of the block of four take a quarter of the time of a block of 16.
-	// Without quad tiles, they take as long as the convolutions of a block of 16. NEON needs no quad tiles because four
-	// columns fill a vector.
+	// Each row of a quad tile is one vector with four columns from each of several groups (see linalg.Contraction). In
+	// a convolution, the groups are neighbouring pixels. Training divides a minibatch of 100 columns into six blocks of
+	// 16 and one block of four. With quad tiles, the convolutions of the block of four take a quarter of the time of a
+	// block of 16. Without quad tiles, they take as long as the convolutions of a block of 16. NEON needs no quad tiles
+	// because four columns fill a vector.
 	quad
 	kinds // number of kinds
 )
@@ -117,7 +117,7 @@ func indices() string {
 }
 
 // tables returns the text of the Go file that lists the kernels of each instruction set. Each list also contains the
-// transpose kernels of narrower instruction sets, which process bands with fewer rows.
+// transpose kernels of narrower instruction sets, for matrices that are too small for the widest kernel.
 func tables(arch *architecture) string {
 	text := "//go:build !purego\n\npackage kernel\n\n" +
 		"// kernelSets lists the kernels of each instruction set. The fields of a tileKernel are {rows, vectors, index}, and\n" +

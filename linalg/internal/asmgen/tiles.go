@@ -14,11 +14,12 @@ import "fmt"
 //
 // On arm64, the element of A is in one lane of a register. The multiply-add multiplies a vector of B by this lane.
 
-// In tiles with more than eight rows, each step prefetches the element of row 0 of A that is needed
-// 2^prefetchShift = 64 steps later. If A is a transpose, most elements of the other rows are in the same cache line.
-// Prefetching helps if consecutive steps read A from different cache lines, as in Wᵀ·δ for a matrix W [512×450] and a
-// matrix δ with 16 columns. With a distance of 64 steps, this product takes 60 µs, whether W is in the second-level or
-// the third-level cache. A distance of 8 steps does not hide the latency: the product takes 64 to 82 µs.
+// On amd64, full and partial tiles with more than eight rows prefetch elements of A: each step prefetches the element
+// of row 0 that is needed 2^prefetchShift = 64 steps later. If A is a transpose, most elements of the other rows are in
+// the same cache line. Prefetching helps if consecutive steps read A from different cache lines, as in Wᵀ·δ for a
+// matrix W [512×450] and a matrix δ with 16 columns. With a distance of 64 steps, this product takes 60 µs, whether W
+// is in the second-level or the third-level cache. With a distance of 8 steps, which does not hide the latency, it
+// takes 64 to 82 µs.
 const prefetchShift = 6
 
 func tiles(arch *architecture) string {
@@ -53,8 +54,8 @@ func tiles(arch *architecture) string {
 	return w.finish()
 }
 
-// tile emits the kernel of a tile. The kinds of tiles differ only in the loads and stores of vectors. Vector v of row i
-// of C is in register i·s.vectors + v, and B is in the registers after C.
+// tile emits the kernel of a tile. The kinds of tiles differ mainly in the loads and stores of vectors. Vector v of row
+// i of C is in register i·s.vectors + v. The vectors of B are in the registers after C.
 func (w *assembler) tile(s shape, kind tileKind) {
 	w.setVectors(4, w.bytes/4)
 	if kind == partial && w.isa == neon {
@@ -105,7 +106,7 @@ func (w *assembler) tile(s shape, kind tileKind) {
 	w.code("RETURN")
 }
 
-// products emits the loops over segments and steps.
+// products emits the loops over segments and steps (see linalg.Contraction).
 func (w *assembler) products(s shape, kind tileKind) {
 	x := s.rows * s.vectors // first register of B
 	factors := x + s.vectors
@@ -150,7 +151,8 @@ func (w *assembler) loadFactor(from address, r int) {
 	w.op("FMOVS %s, F%d", w.memory(from), r)
 }
 
-// multiply emits an instruction that adds the product of an element f of A and a vector b of B to c.
+// multiply emits an instruction that adds f·b to c. The registers hold an element f of A, a vector b of B and a vector
+// c of C.
 func (w *assembler) multiply(f, b, c int) {
 	if w.architecture == amd64 {
 		w.vector("fma", b, f, c)
@@ -159,7 +161,8 @@ func (w *assembler) multiply(f, b, c int) {
 	w.word(0x4f801000|uint32(f)<<16|uint32(b)<<5|uint32(c), "fmla v%d.4s, v%d.4s, v%d.s[0]", c, b, f)
 }
 
-// loadVectors emits code that loads the strides between vectors of b or c or, in a quad tile, the offsets of groups.
+// loadVectors emits code that loads the strides between the vectors of the operand b or c. In a quad tile, it loads the
+// offsets of the groups instead.
 func (w *assembler) loadVectors(operand string, s shape, kind tileKind) {
 	if kind != quad {
 		w.loadStride(operand+"Vector", "vector", s.vectors)
@@ -171,7 +174,8 @@ func (w *assembler) loadVectors(operand string, s shape, kind tileKind) {
 	}
 }
 
-// moveTile emits code that loads or stores a vector of a tile. In a quad tile, it moves four elements of each group.
+// moveTile emits code that loads or stores a vector of a tile. In a quad tile, the code moves four elements of each
+// group.
 func (w *assembler) moveTile(kind tileKind, a address, r int, load bool) {
 	if kind != quad {
 		w.move(a, r, load)

@@ -9,8 +9,8 @@ import (
 // the results, but SIMD kernels may round differently. The first argument receives the result and may be the same slice
 // as an operand. All slices must have the same length. A function panics if the capacity of an operand is too small.
 
-// elementwiseArgs holds the arguments of an elementwise kernel. The kernel writes its result to y.
-// The kernel of SoftplusSigmoid also writes b, and the kernel of Adamax also writes b and c.
+// elementwiseArgs holds the arguments of an elementwise kernel. The kernel writes its result to y. The kernel of
+// SoftplusSigmoid also writes b, and the kernel of Adamax also writes b and c.
 type elementwiseArgs struct {
 	y, a, b, c                         unsafe.Pointer
 	n                                  int
@@ -97,10 +97,10 @@ func apply[T Float](kernel32, kernel64 int, y, a []T, f func(float64) float64) {
 	}
 }
 
-// runFunction runs the SIMD kernel for float32 or float64 with the given index if SIMD kernels are in use. It reports
-// whether it ran the kernel. For fewer than 512 float64 elements, it uses AVX2 instead of AVX-512, with the same bits.
-// On a Xeon of 2023, a few AVX-512 instructions reduced the clock frequency by 5 % for a whole training step of the
-// Gaussian model.
+// runFunction runs the SIMD kernel with index kernel32 (float32) or kernel64 (float64) if SIMD kernels are in use. It
+// reports whether it ran the kernel. For fewer than 512 float64 elements, it uses AVX2 instead of AVX-512, with the
+// same bits, because on a Xeon of 2023, a few AVX-512 instructions reduced the clock frequency by 5 % for a whole
+// training step of the Gaussian model.
 func runFunction[T Float](kernel32, kernel64 int, y, b, a []T) bool {
 	if level == levelNone {
 		return false
@@ -116,7 +116,8 @@ func runFunction[T Float](kernel32, kernel64 int, y, b, a []T) bool {
 	return true
 }
 
-// Softplus runs the kernel of SoftplusSigmoid. Training needs the slope, too, so it would not use a separate kernel.
+// Softplus runs the kernel of SoftplusSigmoid. A separate kernel would not speed up training, which needs the slope,
+// too.
 func Softplus[T Float](y, a []T) { SoftplusSigmoid(y, y, a) }
 
 // SoftplusSigmoid stores y last. If y and slope are the same slice, the slice therefore holds only the softplus.
@@ -186,8 +187,8 @@ func expOfMinusAbs[T Float](x float64) float64 {
 	return math.Exp(-x)
 }
 
-// softplus returns log(1 + exp(x)) = max(x, 0) + log(1 + e), given e = exp(−|x|). It does not overflow
-// for large x and keeps its relative precision for negative x.
+// softplus returns log(1 + exp(x)) = max(x, 0) + log(1 + e), given e = exp(−|x|). It does not overflow for large x and
+// keeps its relative precision for negative x.
 func softplus(x, e float64) float64 { return max(x, 0) + math.Log1p(e) }
 
 // sigmoid returns 1/(1 + exp(−x)), the derivative of softplus, given e = exp(−|x|). It does not overflow and keeps the

@@ -71,7 +71,7 @@ func TestElementwiseKernelsMatchTheirDefinitions(t *testing.T) {
 }
 
 // A function is an elementwise function of one argument. The field exact computes the exact result as the sum of two
-// numbers. The field hash is the expected hash of the results for arguments from −120 to 120; see testAccuracy.
+// numbers. The field hash is the hash that the results for arguments from −120 to 120 must have; see testAccuracy.
 type function[T Float] struct {
 	name  string
 	run   func(y, x []T)
@@ -143,10 +143,10 @@ func exponent(x float64) int {
 	return e
 }
 
-// testAccuracy computes functions of the arguments x and of the numbers −120, −120 + step, … up to 120, and compares
-// the results with the exact values. The error in units in the last place must be at most bound. The function unit
-// returns the size of this unit at the exact value y. The hash of the results covers only the numbers from −120 to 120,
-// because -short does not change these numbers.
+// testAccuracy compares the results of functions with the exact values. The arguments of the functions are x and the
+// numbers −120, −120 + step, … below 120. The argument bound is the largest allowed error in units in the last place.
+// The function unit returns the size of this unit at the exact value y. The hash covers only the results for the
+// numbers from −120 to 120, because -short does not change these numbers.
 func testAccuracy[T Float](t *testing.T, bound float64, x []T, step float64,
 	unit func(y float64) float64, functions []function[T]) {
 	hashed := len(x)

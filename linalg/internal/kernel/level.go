@@ -33,8 +33,8 @@ type kernelSet struct {
 	quad           tileLookup // tiles whose vectors contain four columns from each of several groups
 }
 
-// level is the instruction set in use. The environment variable HVAE_SIMD selects it by name. By
-// default, it is the best instruction set that the processor and the operating system support.
+// level is the instruction set in use. The environment variable HVAE_SIMD selects it by name. By default, it is the
+// best instruction set that the processor and the operating system support.
 var level, levelError = chooseLevel(os.Getenv("HVAE_SIMD"), available())
 
 // chooseLevel returns the instruction set with the given name. The argument available lists the available instruction
@@ -56,12 +56,12 @@ func chooseLevel(name string, available []int) (l int, err error) {
 		name, strings.Join(names, ", "))
 }
 
-// Level returns the name of the instruction set in use. It also returns an error if HVAE_SIMD is set
-// but does not name an available instruction set.
+// Level returns the name of the instruction set in use. It also returns an error if HVAE_SIMD is set but does not name
+// an available instruction set.
 func Level() (name string, err error) { return levelNames[level], levelError }
 
-// OnEachLevel selects each available instruction set in turn, from plain Go to the best, and calls f
-// with its name. Only tests use it. During the call, no other goroutine may use package linalg.
+// OnEachLevel calls f with the name of each available instruction set, from plain Go to the best. During the call,
+// package linalg uses this instruction set, and no other goroutine may use package linalg. Only tests use OnEachLevel.
 func OnEachLevel(f func(name string)) {
 	before := level
 	defer func() { level = before }()

@@ -23,8 +23,8 @@ type rowOperand struct {
 	stride int
 }
 
-// minSIMD is the minimum number of elements for a SIMD kernel. Calling a kernel takes about as long as computing 20
-// elements in plain Go.
+// minSIMD is the minimum number of elements for a SIMD kernel. A call to a kernel takes about as long as the
+// computation of 20 elements in plain Go.
 const minSIMD = 20
 
 // operand returns the kernel argument for an operand [rows×n] with elements s[i·row + j·col]. It panics if s is too
@@ -116,7 +116,7 @@ func AddDots[T Float](y []T, yr int, a []T, ar int, b []T, br, rows, n int) {
 	}
 }
 
-// AddSums computes the sum of a short float64 row as the dot product of ones and the row.
+// In float64, AddSums computes the sum of a short row as the dot product of the row and ones.
 var ones = [...]float64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 
 // AddSums adds the sum of row i of x [rows×n] to y[i·yr], for each i < rows.

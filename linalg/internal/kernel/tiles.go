@@ -42,8 +42,9 @@ func newTileLookup(tiles []tileKernel) (t tileLookup) {
 // noBias contains the zeros that replace a nil bias.
 var noBias [maxRows]float32
 
-// tiles computes the contraction with SIMD kernels. It divides C into strips of columns, and each strip into
-// tiles of a few rows. The drawing is for vectors of 16 lanes and tiles of up to three vectors:
+// tiles computes the contraction with SIMD kernels. It divides C into strips of columns, and each strip into tiles of a
+// few rows. The drawing is for vectors of 16 lanes and tiles of up to three vectors. Parts with the same letter belong
+// to the same strip:
 //
 //	one group of 100 columns           four groups of 36 columns
 //	┌────48────┬────48────┬4┐          ┌16┬16┬4┐ ┌16┬16┬4┐ ┌16┬16┬4┐ ┌16┬16┬4┐
@@ -53,9 +54,10 @@ var noBias [maxRows]float32
 //	│ 8 rows   │ 8 rows   │ │
 //	└──────────┴──────────┴─┘
 //
-// The partial tiles of strip p are narrower than a vector. A row of a tile in strip a, b, c or d has one vector from
-// each of two groups, so each element of A is used twice. Strip q has quad tiles: a row is one vector with four columns
-// from each group. The tiles of a strip read the same columns of B, which stay in the first-level cache.
+// The partial tiles of strip p are narrower than a vector. In strips a, b, c and d, a row of a tile has one vector from
+// each of two groups, so each element of A is used twice. In strip q, a row of a tile (a quad tile) is a single vector
+// with four columns from each group. The tiles of a strip read the same columns of B, which stay in the first-level
+// cache.
 func (c *Contraction[T]) tiles() {
 	s := kernelSets[level]
 	args := tileArgs{
@@ -66,10 +68,10 @@ func (c *Contraction[T]) tiles() {
 	if c.Add {
 		args.add = 1
 	}
-	// The widest tiles compute the first columns of each group of the contraction. If there is only one group, narrower
-	// tiles and then partial tiles compute its remaining columns. Otherwise, a tile computes remaining columns of
-	// several groups. Each of its vectors belongs to a different group. If only four columns of each group remain, a
-	// vector holds four columns from each of several groups.
+	// The widest tiles compute the first columns of each group. If there is only one group, narrower tiles and then
+	// partial tiles compute its remaining columns. If there are several groups, a tile computes remaining columns of
+	// several groups, and each vector of the tile belongs to a different group. If only four columns of each group
+	// remain, a vector holds four columns from each of several groups.
 	vectors := s.vectors
 	wide := vectors * s.lanes
 	done := c.Cols / wide * wide
@@ -104,8 +106,9 @@ func (c *Contraction[T]) tiles() {
 	}
 }
 
-// quads computes the last four columns, j to j+3, of all groups. The columns of each group fill four lanes of a vector.
-// If too few groups remain to fill a vector, the last group is repeated. A partial tile computes a single group.
+// quads computes the last four columns, j to j+3, of all groups. Each group fills four lanes of a vector. If too few
+// groups remain to fill a vector, the last group is repeated. If only one group remains, a partial tile computes its
+// columns.
 func (c *Contraction[T]) quads(args tileArgs, s *kernelSet, j int) {
 	for g := 0; g < c.Groups; {
 		n := min(c.Groups-g, s.lanes/4)
@@ -121,8 +124,8 @@ func (c *Contraction[T]) quads(args tileArgs, s *kernelSet, j int) {
 	}
 }
 
-// strip computes a strip of n vectors that starts at column j of group g. The struct args is passed by
-// value, because pointers stored through a *tileArgs would move the contraction to the heap.
+// strip computes a strip of n vectors that starts at column j of group g. The struct args is passed by value, because
+// pointers stored through a *tileArgs would move the contraction to the heap.
 func (c *Contraction[T]) strip(args tileArgs, tiles *tileLookup, g, j, n int) {
 	args.b = unsafe.Pointer(&c.B[g*c.BGroup+j])
 	for i := 0; i < c.Rows; {
