@@ -126,8 +126,8 @@ func elboIsLowerBound(r *report) {
 	}
 }
 
-// standardFramework checks that Algorithm 1 with K = 0 steps is the standard variational framework: the "standard
-// variational framework corresponds to U = Z and p̂(x) = p(x, z)/q(z|x)", where u ∈ U and z ∈ Z.
+// standardFramework checks that Algorithm 1 with K = 0 steps is the standard variational framework. The paper says:
+// "The standard variational framework corresponds to U = Z and p̂(x) = p(x, z)/q(z|x)", where u ∈ U and z ∈ Z.
 func standardFramework(r *report) {
 	r.statement("", "the standard variational framework, p̂(x) = p(x, z)/q(z|x), is the case without flow")
 	var t tape
@@ -139,12 +139,12 @@ func standardFramework(r *report) {
 }
 
 // importanceWeighting checks that averaging L weights p/q, as in the importance-weighted auto-encoder (IWAE), divides
-// the variance of p̂(x) by L and increases the bound:
+// the variance of p̂(x) by L and increases the bound E[log p̂(x)]:
 //
 //	p̂(x) = 1/L Σᵢ p(x, zᵢ)/q(zᵢ|x),   Var p̂ = Var(p/q)/L.
 //
 // The paper says: "|L_ELBO(θ, φ; x) − L(θ; x)| decreases as the variance of p̂(x) decreases". The weights p/q are 64,000
-// draws of p̂(x) from Algorithm 1 with K = 2 and fixed tempering, the same draws for all L.
+// draws of p̂(x) from Algorithm 1 with K = 2 and fixed tempering. The check uses the same draws for all L.
 func importanceWeighting(r *report) {
 	r.statement("", "IWAE: L samples divide the variance of p̂(x) by L, and the bound increases with L")
 	bimodal := targets()[0]
@@ -380,9 +380,9 @@ func flowDensity(r *report) {
 //
 // The paper says that this is "a special case of (3)". If q^k is the map Φ^k and r^{k−1} is the inverse of Φ^k, the
 // quotient r^{k−1}/q^k in equation 3 is |det ∇Φ^k|. The check draws p̂(x) 20 times in five dimensions. For equation 6,
-// it adds scalar log densities and log |det ∇Φ^k| = ℓ log α_k. For equation 5, hvae.ReverseHIS computes q^K(z_K, ρ_K)
-// from (z_K, ρ_K) alone. The momentum must be ρ₀ = γ₀/√β₀ for γ₀ ~ N(0, I), which has "the canonical momentum
-// distribution".
+// it adds up scalar log densities and log |det ∇Φ^k| = ℓ log α_k. For equation 5, hvae.ReverseHIS computes q^K(z_K,
+// ρ_K) from (z_K, ρ_K) alone. The initial momentum ρ₀ has "the canonical momentum distribution", because it must be
+// equal to γ₀/√β₀ for the noise γ₀ ~ N(0, I).
 func flowEstimate(r *report) {
 	r.statement("(4) eq:optimalestimator, (5) eq:estimatorHMC, right, (6) eqn:reparameterization",
 		"p̂(x) = p̄/q^K = p̄/q⁰·Π|det ∇Φ^k|; ρ₀ = γ₀/√β₀ ~ N(0, β₀⁻¹I)")
@@ -835,7 +835,7 @@ var section41 = section{"4.1", "Gaussian Model", []func(r *report){
 }}
 
 // gaussianModel checks that simulated data have the distribution of the model z ~ N(0, I), x_i|z ~ N(z + Δ, Σ). Let x̄
-// be the mean of N points x_i, and let S = Σ_i (x_i − x̄)². In three independent dimensions, the data must satisfy
+// be the mean of N points x_i, and S = Σ_i (x_i − x̄)². In each of three independent dimensions, the data must satisfy
 //
 //	E[x̄] = Δ,   Var(x̄) = 1 + σ²/N,   E[S/σ²] = N − 1.
 //
@@ -1225,9 +1225,9 @@ func trainingProtocol(r *report) {
 
 // importanceNLL checks the paper's statement "we estimate out-of-sample negative log likelihoods (NLLs) using 1000
 // importance samples from the HVAE approximate posterior". The check draws p̂(x) for one image with a VAE and HVAEs of
-// latent dimension ℓ = 1, so log p(x) is known by quadrature. The mean of p̂(x) must be p(x), and the mean of log p̂(x)
-// must be below log p(x). By Jensen's inequality, the logarithm of the mean of 1000 draws is then also at most log
-// p(x), on average. The draws are computed in float32, as in the program mnist.
+// latent dimension ℓ = 1, so log p(x) is known by quadrature. The mean of p̂(x) must be p(x). If a is the average of
+// 1000 draws, Jensen's inequality then gives E[log a] ≤ log p(x). For single draws, E[log p̂(x)] < log p(x) must hold.
+// The draws are computed in float32, as in the program mnist.
 func importanceNLL(r *report) {
 	r.statement("",
 		"importance samples from the HVAE's posterior estimate p(x) without bias, so the NLL is estimated from above")
@@ -1390,7 +1390,7 @@ func tiedEntropy(r *report) {
 }
 
 // untiedOptimum checks that a flow with untied tempering can give p̂(x) = p(x) in every draw. In the three dimensions,
-// the standard deviation of q⁰ is r = 0.5, 3 and 100 times the standard deviation of the posterior. The check has 100
+// the standard deviation of q⁰ is r = 0.5, 3 and 100 times the standard deviation of the posterior. There are 100
 // draws.
 func untiedOptimum(r *report) {
 	r.statement("",
@@ -1433,9 +1433,9 @@ func reverseEstimates(r *report) {
 	}
 }
 
-// blindSpots checks estimates of log p(x) = 0 from 20,000 draws without a flow, for two bad q⁰. If q⁰ covers only one
-// of two modes, the forward estimate must be −log 2, and the reverse estimate 0. If q⁰ is ten times as wide as the
-// posterior, the forward estimate must be 0, and the reverse estimate must be too large.
+// blindSpots checks estimates of log p(x) = 0 from 20,000 draws without a flow, for two bad choices of q⁰. If q⁰ covers
+// only one of two modes, the forward estimate must be −log 2, and the reverse estimate must be 0. If q⁰ is ten times as
+// wide as the posterior, the forward estimate must be 0, and the reverse estimate must be too large.
 func blindSpots(r *report) {
 	r.statement("", "forward estimates are too small if q⁰ misses a mode; reverse estimates are too large if q⁰ is wide")
 	var t tape

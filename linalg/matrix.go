@@ -126,5 +126,5 @@ func (m *Matrix[T]) strides(full Shape) (row, col int) {
 func Vectors() (name string, err error) { return kernel.Level() }
 
 // PeakLoop runs n iterations of a loop of independent multiply-adds in vector registers. It returns the number of
-// float32 operations performed, or 0 for plain Go. The rate of these operations, in 1/s, is the peak speed of a core.
+// float32 operations performed, or 0 for plain Go. The number of operations per second is the peak speed of a core.
 func PeakLoop(n int) (operations int) { return kernel.Peak(n) }

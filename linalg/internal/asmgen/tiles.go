@@ -55,7 +55,7 @@ func tiles(arch *architecture) string {
 }
 
 // tile emits the kernel of a tile. The kinds of tiles differ mainly in the loads and stores of vectors. Vector v of row
-// i of C is in register i·s.vectors + v. The vectors of B are in the registers after C.
+// i of C is in register i·s.vectors + v. The next s.vectors registers hold the vectors of B.
 func (w *assembler) tile(s shape, kind tileKind) {
 	w.setVectors(4, w.bytes/4)
 	if kind == partial && w.isa == neon {
@@ -151,8 +151,8 @@ func (w *assembler) loadFactor(from address, r int) {
 	w.op("FMOVS %s, F%d", w.memory(from), r)
 }
 
-// multiply emits an instruction that adds f·b to c. The registers hold an element f of A, a vector b of B and a vector
-// c of C.
+// multiply emits an instruction that adds f·b to c, where register f holds an element of A, register b holds a vector
+// of B, and register c holds a vector of C.
 func (w *assembler) multiply(f, b, c int) {
 	if w.architecture == amd64 {
 		w.vector("fma", b, f, c)
