@@ -97,14 +97,14 @@ func shell(z *ad.Var[float64], first float64) *ad.Var[float64] {
 	return ad.AddConst(hvae.LogNormal(ad.Scale(ad.AddConst(radius, -2), 10)), math.Log(10))
 }
 
-// shift returns z with by [1×B] or [1×1] added to the first row.
+// shift adds the argument by ([1×B] or [1×1]) to the first row of z and returns the result.
 func shift(z, by *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Stack(ad.Add(ad.RowRange(z, 0, 1), by), ad.RowRange(z, 1, z.Rows()))
 }
 
 // fillShells fills column j of z [ℓ×B] with an exact draw from the posterior of shells. The density of the draw's
-// distance r from the centre of its shell is proportional to rˡ⁻¹ N(r | 2, 0.1²). A multiple of N(r | mode, 0.1²)
-// bounds this density, so fillShells accepts or rejects proposals from N(mode, 0.1²).
+// distance r from the centre of its shell is proportional to rˡ⁻¹ N(r | 2, 0.1²) and largest at r = mode. A multiple of
+// N(r | mode, 0.1²) bounds this density, so fillShells accepts or rejects proposals from N(mode, 0.1²).
 func fillShells(rng *rand.Rand, z linalg.Matrix[float64], j int) {
 	n := float64(z.Rows - 1)
 	mode := 1 + math.Sqrt(1+n*0.01)
@@ -123,8 +123,8 @@ func fillShells(rng *rand.Rand, z linalg.Matrix[float64], j int) {
 	z.Row(0)[j] += 3.5 * float64(2*rng.IntN(2)-1)
 }
 
-// twoNormals is the variational prior ½N(c, σ²I) + ½N(−c, σ²I) with c = (first, 0, …, 0). A draw uses c if its side is
-// 1 and −c if its side is −1.
+// twoNormals is the variational prior ½N(c, σ²I) + ½N(−c, σ²I) with c = (first, 0, …, 0). The field side [1×B] contains
+// 1 for draws from N(c, σ²I), and −1 for draws from N(−c, σ²I).
 type twoNormals struct{ first, sd, side *ad.Var[float64] }
 
 func (q twoNormals) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
@@ -143,9 +143,9 @@ func (q twoNormals) LogDensity(z *ad.Var[float64]) *ad.Var[float64] {
 
 // The log evidence of Gaussian shells is −1.746, −5.674, −14.590, −36.087 and −60.128 in 2, 5, 10, 20 and 30 dimensions
 // (by quadrature over the radius). An untied flow of four steps starts from a prior with a mode in each shell. If the
-// flow is trained by ImportanceBound, its forward estimate agrees with the evidence, and its reverse estimate is
-// larger. If it is trained by the ELBO in two dimensions, it reaches only half of each circle. The forward estimate is
-// then too low by log 2. Only the reverse estimate shows this error.
+// flow is trained by ImportanceBound, the forward estimate agrees with the evidence, and the reverse estimate is
+// larger. If the flow is trained by the ELBO in two dimensions, it reaches only half of each circle. The forward
+// estimate is then too low by log 2, and only the reverse estimate shows this error.
 func TestEvidenceOfGaussianShellsFromBothSides(t *testing.T) {
 	for _, c := range []struct {
 		dims, L int

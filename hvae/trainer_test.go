@@ -33,8 +33,8 @@ func parameter[T linalg.Float](values ...T) (ps hvae.Params[T]) {
 	return ps
 }
 
-// sampled returns the bound −½‖θ − ε‖² with ε ~ N(0, I) for each column, for the parameter theta [n×1]. Its gradient
-// depends on the noise.
+// sampled returns the bound −½‖θ − ε‖² with noise ε ~ N(0, I) for each column, where θ is the parameter theta [n×1].
+// The gradient of the bound depends on the noise.
 func sampled(theta *hvae.Param[float64]) hvae.Bound[float64] {
 	return func(b *hvae.Block[float64]) *ad.Var[float64] {
 		r := ad.Sub(b.Var(theta), b.Noise(theta.Value.Rows, 1))
@@ -233,8 +233,8 @@ func TestCancelledCallDoesNotChangeState(t *testing.T) {
 }
 
 // In each case, the bound is f(θ + shift) for column 4, counted from 0, and f(θ + 1) for all other columns. The error
-// of Step must contain the texts elbo and where, and the parameter must not change. If elbo is not empty, the error of
-// Evaluate must contain the same two texts.
+// of Step must contain the fields elbo and where of the case, and the parameter must not change. If the field elbo is
+// not empty, the error of Evaluate must contain both fields, too.
 func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 	steep := func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Div(x, ad.AddConst(ad.Square(x), 1e-310)) }
 	infinite := func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Add(x, x.Tape().Scalar(math.Inf(1))) }
