@@ -18,8 +18,8 @@ import (
 	mnist "hvae/mnist/model"
 )
 
-// BenchmarkGaussian measures one optimiser step of the tempered HVAE with K = 10 in the Gaussian experiment, in 1 to 301
-// dimensions.
+// BenchmarkGaussian measures one optimiser step of the tempered HVAE with K = 10 in the Gaussian experiment, in 1 to
+// 301 dimensions.
 func BenchmarkGaussian(b *testing.B) {
 	for _, d := range []int{1, 11, 50, 101, 301} {
 		b.Run(strconv.Itoa(d), func(b *testing.B) {
@@ -79,8 +79,8 @@ func binary(rows, cols int) linalg.Matrix[float32] {
 func columns(n int) hvae.Batch { return hvae.Columns(random.Stream(1, "columns").Perm(n)) }
 
 // BenchmarkGEMM measures products of float32 matrices [m×k] and [k×n] on all cores. The sizes m×n×k are 1024×1024×1024,
-// the sizes of two layers of the MNIST model, and three sizes for which the product is a single AVX-512 tile. The operands
-// of a tile stay in the first-level cache.
+// the sizes of two layers of the MNIST model, and three sizes for which the product is a single AVX-512 tile. The
+// operands of a tile stay in the first-level cache.
 func BenchmarkGEMM(b *testing.B) {
 	for _, s := range []struct{ m, n, k int }{
 		{8, 48, 192}, {8, 48, 32}, {16, 16, 192}, {450, 100, 64}, {512, 100, 450}, {1024, 1024, 1024},
@@ -96,8 +96,8 @@ func hvaeOf(K int) mnist.Config {
 	return mnist.Config{Kind: "hvae", K: K, Tempering: "free", VaryEps: true, Latent: 64}
 }
 
-// BenchmarkTrainStep measures one optimiser step of several MNIST models in float32 on all cores with batch size 100. The
-// reported rate excludes the operations that -recompute repeats.
+// BenchmarkTrainStep measures one optimiser step of several MNIST models in float32 on all cores with batch size 100.
+// The reported rate excludes the operations that -recompute repeats.
 func BenchmarkTrainStep(b *testing.B) {
 	s := mnist.Defaults()
 	b.Run("VAE", func(b *testing.B) { trainStep(b, s) })

@@ -21,7 +21,8 @@ func read(name string) string {
 var (
 	testName = regexp.MustCompile(`\b(?:Test|Example|Benchmark|Fuzz)[A-Z]\w*`)
 
-	// fileName matches targets of relative links, paths that begin with a folder of the repository, and names of Go files.
+	// fileName matches targets of relative links, paths that begin with a folder of the repository, and names of Go
+	// files.
 	fileName = regexp.MustCompile(`\]\(([^):#\s]+)[)#]|\b((?:ad|bench|conv|gaussian|hvae|linalg|mnist)/[\w./-]*\w|\w+\.go)\b`)
 )
 

@@ -167,8 +167,8 @@ func TestRowsAndFiguresDependOnlyOnTheOptions(t *testing.T) {
 	}
 }
 
-// README.md must contain the table that the program prints for the stored results. With a single dataset, the table must
-// not contain standard errors.
+// README.md must contain the table that the program prints for the stored results. With a single dataset, the table
+// must not contain standard errors.
 func TestREADMEShowsTheTable(t *testing.T) {
 	o, err := parse(nil)
 	if err != nil {

@@ -136,8 +136,8 @@ func weights(n *model.Network[float32]) map[string][]float32 {
 	return all
 }
 
-// estimated returns the results of one run of an evaluation of the first images: the mean ELBO, the mean negative log-likelihood and, for
-// each image, the tail shape of the importance weights.
+// estimated returns the results of one run of an evaluation of the first images: the mean ELBO, the mean negative
+// log-likelihood and, for each image, the tail shape of the importance weights.
 func estimated(n *model.Network[float32], images data.Images, count int, seed uint64, run, samples int) (
 	elbo, nll float64, tails []float64) {
 	const together = 48 // number of samples for which all ε are drawn before all γ₀

@@ -142,7 +142,8 @@ func sends(b []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.Write(b) }
 }
 
-// A download must write either the original file or nothing. If it writes nothing, it must not create the folder either.
+// A download must write either the original file or nothing. If it writes nothing, it must not create the folder
+// either.
 func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 	contents := idx(9)
 	sent, wrong := compressed(contents), slices.Clone(contents)

@@ -42,7 +42,8 @@ type Evaluation struct {
 	ReverseGap     Number `json:"reverse_gap,omitzero"` // ReverseUpper + NLL
 	ReverseGapSE   Number `json:"reverse_gap_se,omitzero"`
 
-	// Bounds on log p(x) from annealed importance sampling. The upper bound is undefined unless the images are simulated.
+	// Bounds on log p(x) from annealed importance sampling. The upper bound is undefined unless the images are
+	// simulated.
 	Method     string `json:"method,omitempty"` // "ais", or "" without these bounds
 	Steps      int    `json:"steps,omitempty"`
 	Chains     int    `json:"chains,omitempty"`
