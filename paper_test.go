@@ -8,7 +8,7 @@
 //	go test -v -run Paper .          prints the statements with the measured numbers
 //	go test -v -run 'Paper/2.3' .    prints section 2.3 (section 3: 'Paper/^3')
 //
-// Most checks of Algorithm 1 use the flows that the function schemes lists, which have K = 0, 1, 2 or 5 steps and no,
+// Most checks of Algorithm 1 use the flows returned by schemes. These flows have K = 0, 1, 2 or 5 steps and no,
 // fixed or free tempering. The target is hvaetest.Bimodal unless the comment on the check names another target.
 //
 // A statistical check draws thousands of samples and computes z = (mean − expectation)/(standard error). The seeds are
@@ -99,8 +99,7 @@ var section21 = section{"2.1", "Unbiased likelihood and evidence lower bound est
 }}
 
 // estimateIsUnbiased checks equation 1, ∫ p̂(x) q(u|x) du = p(x): the mean of p̂(x) must be p(x). The check draws p̂(x)
-// 40,000 times for each of the two densities that the function targets returns, and for each flow that the function
-// schemes lists.
+// 40,000 times for each of the two densities returned by targets, and for each flow returned by schemes.
 func estimateIsUnbiased(r *report) {
 	r.statement("(1) eq:unbiased", "the expectation of p̂(x) is p(x)")
 	for _, target := range targets() {
@@ -774,8 +773,7 @@ func replacedTerms(r *report) {
 // averageGradient checks that automatic differentiation gives the gradients that Algorithm 2 needs. For fixed noise,
 // the mean of log p̂ over a batch is a smooth function of θ and φ. The distribution of the noise does not depend on θ
 // and φ, so the expected gradient of this mean is the gradient of the ELBO. Automatic differentiation must agree with
-// numerical differentiation for every parameter of the methods of section 4.1, and of the flows that the function
-// schemes lists.
+// numerical differentiation for every parameter of the methods of section 4.1, and of the flows returned by schemes.
 func averageGradient(r *report) {
 	r.statement("Algorithm 2, alg:vi", "the gradient of the average ELBO is its derivative in every parameter θ and φ")
 	for _, s := range schemes() {
@@ -929,7 +927,7 @@ func potentialGradient(r *report) {
 //	L_ELBO(θ, φ; D) = E[log p(D, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀)] + ℓ/2 ≤ log p(D),
 //	log p(D) − L_ELBO = KL(q^K(z, ρ) ‖ p(z|D) N(ρ|0, I)).
 //
-// The check has three points in two dimensions, with and without tempering. The potential is quadratic, so (z_K, ρ_K)
+// The check uses three points in two dimensions, with and without tempering. The potential is quadratic, so (z_K, ρ_K)
 // is an affine function of the noise. The densities q^K and p(z|D) N(ρ|0, I) are then normal, and affineGap returns the
 // divergence in closed form.
 func hvaeBound(r *report) {
@@ -1298,7 +1296,7 @@ func posteriorCovariance(r *report) {
 	r.compare(slices.Max(end), ">", 0.3, "largest |r| of z_K")
 }
 
-// correlations returns |r| for each pair of rows of z, without the rows for which the element of sd is 0.9 or more.
+// correlations returns |r| for each pair of rows of z whose elements of sd are below 0.9, where r is the correlation.
 func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 	var units [][]float64 // the rows, centred and divided by their norm
 	for j := range z.Rows {
@@ -1361,9 +1359,9 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow, and evidence
 }}
 
 // tiedEntropy checks that tied tempering keeps the entropy H. The target is normal, so (z_K, ρ_K) is normal with a
-// covariance AAᵀ (see affineMap). If dimension j has the standard deviations q_j in q⁰ and sd_j in the posterior,
-// det(AAᵀ) must be Π q_j². The gap log p(x) − E[log p̂(x)] must be above ℓ(exp(ΔH/ℓ) − 1) − ΔH, where ΔH is H(q⁰) −
-// H(p(z|x)) = Σ_j log(q_j/sd_j). For every target, the entropy of (z_K, ρ_K) is H(q⁰) + H(N(0, I)), because the flow
+// covariance AAᵀ (see affineMap). Let q_j and sd_j be the standard deviations of dimension j in q⁰ and in the
+// posterior. Then det(AAᵀ) must be Π q_j², and the gap log p(x) − E[log p̂(x)] must be above ℓ(exp(ΔH/ℓ) − 1) − ΔH,
+// where ΔH is H(q⁰) − H(p(z|x)) = Σ_j log(q_j/sd_j). For other targets, too, tempering keeps H, because the flow
 // multiplies volumes by Π α_k^ℓ (see leapfrogThenCooling) and ρ₀ has the standard deviation Π 1/α_k (see flowEstimate).
 func tiedEntropy(r *report) {
 	r.statement("", "tied tempering keeps the entropy: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)), for every K, ε and α; so, "+
@@ -1679,7 +1677,7 @@ func (s scheme) flowOf(target hvae.Target[float64], epsilon, alpha, momentumSD v
 	return f
 }
 
-// Flow returns the flow of the scheme with the parameters from the method values. The standard deviation of ρ₀ is 1.4.
+// Flow returns the flow of the scheme with the parameters that s.values returns. The standard deviation of ρ₀ is 1.4.
 func (s scheme) Flow(t *tape, target hvae.Target[float64], dims int) *flow {
 	epsilon, alpha := s.values(dims)
 	return s.flowOf(target, t.Leaf(epsilon), t.Leaf(alpha), t.Leaf(linalg.Column(1.4)))
@@ -1936,7 +1934,7 @@ func annealing(target hvae.Target[float64], K, chains int) (a *hvae.AIS[float64]
 	}, streams
 }
 
-// phasePoint is the point (z, ρ) in three dimensions at which the checks evaluate flows.
+// phasePoint is the point (z, ρ), with z and ρ in three dimensions, at which the checks evaluate flows.
 var phasePoint = []float64{0.4, -0.9, 0.3, 0.8, -0.5, 1.2}
 
 // leapfrogByHand returns equations 7, 8 and 9 as functions of the vector (z, ρ). The functions differentiate U

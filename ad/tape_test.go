@@ -74,7 +74,7 @@ func TestBackwardOverwritesItsDestinations(t *testing.T) {
 	}
 }
 
-// The rule of Add hands the adjoint of its result over to its first operand. This must not change a requested adjoint.
+// The rule of Add reuses the matrix of ȳ as the adjoint of the first operand. This must not change a requested ȳ.
 func TestAdjointsOfRequestedIntermediateResults(t *testing.T) {
 	var tape Tape[float64]
 	x := tape.Leaf(linalg.Column(3.0))

@@ -116,8 +116,8 @@ func (a axis) outputs(i int) (first, last int) {
 	return first, max(first, min(a.out, d/a.stride+1))
 }
 
-// A run is a sequence of pixels along an axis that one contraction processes (see kernels.go). The field count is the
-// number of pixels, and pixel is the index of the first pixel. In a run of output pixels, [first, last) is the range of
+// A run is a sequence of pixels along an axis. One contraction processes these pixels (see kernels.go). A run has count
+// pixels, and the index of its first pixel is pixel. In a run of output pixels, [first, last) is the range of
 // the taps of the first pixel. In a run of input pixels, [first, last) is the range of the output pixels that depend on
 // the first pixel.
 type run struct{ pixel, count, first, last int }

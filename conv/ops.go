@@ -16,7 +16,7 @@ func Conv[T linalg.Float](g *Geometry, w, x, bias *ad.Var[T]) *ad.Var[T] {
 }
 
 // Transpose returns the transposed convolution y = Wᵀ ∗ Δ + b [In×B] for weights w [Taps×OutC], delta [Out×B] and bias
-// b [InC×1]. The bias may be nil. Generative networks enlarge images with Transpose. It takes about as long as Conv.
+// b [InC×1]. The bias may be nil. Generative networks use it to enlarge images. It takes about as long as Conv.
 func Transpose[T linalg.Float](g *Geometry, w, delta, bias *ad.Var[T]) *ad.Var[T] {
 	g.check("Transpose")
 	return gradient(w.Tape().Result(g.In(), delta.Cols()), g, input, form[T]{delta, w, nil}, bias)
@@ -35,8 +35,8 @@ type form[T linalg.Float] [3]*ad.Var[T]
 // Positions of the variables in a form.
 const output, weights, input = 0, 1, 2
 
-// gradient sets y to the gradient of ⟨δ, W ∗ X⟩ with respect to the variable of f at the given position, and adds the
-// bias unless it is nil. It does not read the variable at this position. It records y on the tape, and returns y.
+// gradient sets y to the gradient of the form f = ⟨δ, W ∗ X⟩ with respect to its variable f[position], and adds the
+// bias unless it is nil. It does not read f[position]. It records y on the tape, and returns y.
 func gradient[T linalg.Float](y *ad.Var[T], g *Geometry, position int, f form[T], bias *ad.Var[T]) *ad.Var[T] {
 	var b linalg.Matrix[T]
 	if bias != nil {

@@ -97,9 +97,9 @@ func shell(z *ad.Var[float64], first float64) *ad.Var[float64] {
 	return ad.AddConst(hvae.LogNormal(ad.Scale(ad.AddConst(radius, -2), 10)), math.Log(10))
 }
 
-// shift adds the argument by ([1×B] or [1×1]) to the first row of z and returns the result.
-func shift(z, by *ad.Var[float64]) *ad.Var[float64] {
-	return ad.Stack(ad.Add(ad.RowRange(z, 0, 1), by), ad.RowRange(z, 1, z.Rows()))
+// shift returns z after it has added the offset [1×B] or [1×1] to the first row.
+func shift(z, offset *ad.Var[float64]) *ad.Var[float64] {
+	return ad.Stack(ad.Add(ad.RowRange(z, 0, 1), offset), ad.RowRange(z, 1, z.Rows()))
 }
 
 // fillShells fills column j of z [ℓ×B] with an exact draw from the posterior of shells. The density of the draw's
@@ -143,8 +143,8 @@ func (q twoNormals) LogDensity(z *ad.Var[float64]) *ad.Var[float64] {
 
 // The log evidence of Gaussian shells is −1.746, −5.674, −14.590, −36.087 and −60.128 in 2, 5, 10, 20 and 30 dimensions
 // (by quadrature over the radius). An untied flow of four steps starts from a prior with a mode in each shell. If the
-// flow is trained by ImportanceBound, the forward estimate agrees with the evidence, and the reverse estimate is
-// larger. If the flow is trained by the ELBO in two dimensions, it reaches only half of each circle. The forward
+// flow is trained with ImportanceBound, the forward estimate agrees with the evidence, and the reverse estimate is
+// larger. If the flow is trained with the ELBO in two dimensions, it reaches only half of each circle. The forward
 // estimate is then too low by log 2, and only the reverse estimate shows this error.
 func TestEvidenceOfGaussianShellsFromBothSides(t *testing.T) {
 	for _, c := range []struct {

@@ -219,7 +219,7 @@ func ExampleClosedForm() {
 //
 //	μ ~ N(0, 5²),   τ ~ half-Cauchy(5),   θ_j ~ N(μ, τ²),   y_j ~ N(θ_j, σ_j²).
 //
-// Its latent variables [10×B] are μ, an element of ℝ that is mapped to τ > 0, and (θ_j − μ)/τ.
+// Row 0 of its latent variables [10×B] is μ, row 1 is mapped to τ > 0, and the other rows are (θ_j − μ)/τ.
 type eightSchools struct{}
 
 func (eightSchools) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {

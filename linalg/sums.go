@@ -60,7 +60,7 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 	}
 }
 
-// AddSum adds the sum of each row of a [m×n] to dst [m×1]. The bits are the same as for Sum followed by Add.
+// AddSum adds the sum of each row of a [m×n] to dst [m×1]. The result is bit-identical to Sum followed by Add.
 func AddSum[T Float](dst, a Matrix[T]) {
 	if dst.Shape() != (Shape{a.Rows, 1}) {
 		panic(fmt.Sprintf("linalg: AddSum: cannot add the sums of the rows of %v to %v", a.Shape(), dst.Shape()))
@@ -68,8 +68,8 @@ func AddSum[T Float](dst, a Matrix[T]) {
 	kernel.AddSums(dst.Data, 1, a.Data, a.Rows, a.Cols)
 }
 
-// AddMulSum adds the dot product of each row of a [m×n] with the same row of b [m×n] to dst [m×1]. The bits are the
-// same as for MulSum followed by Add.
+// AddMulSum adds the dot product of each row of a [m×n] with the same row of b [m×n] to dst [m×1]. The result is
+// bit-identical to MulSum followed by Add.
 func AddMulSum[T Float](dst, a, b Matrix[T]) {
 	if a.Shape() != b.Shape() || dst.Shape() != (Shape{a.Rows, 1}) {
 		panic(fmt.Sprintf("linalg: AddMulSum: cannot add the dot products of the rows of %v and %v to %v",

@@ -180,9 +180,9 @@ func (r *trainingRun) writeFiles() error {
 }
 
 // write writes a file of the run. Before the first state of a run is written, the folder must not contain a state.
-// Later, it must contain the state that this process has read or written last. Otherwise, write returns an error and
-// changes nothing. Therefore, if several processes continue the same run, all but one end. If the folder is moved, the
-// process ends.
+// Later, it must contain the state that this process last read or wrote. Otherwise, write returns an error and changes
+// nothing. Therefore, if several processes continue the same run, all processes but one stop with an error. If the
+// folder is moved, the process stops with an error.
 func (r *trainingRun) write(file string, content []byte) error {
 	return command.WriteFile(filepath.Join(r.folder, file), content, func(temporary, name string) error {
 		if r.file == nil {

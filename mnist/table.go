@@ -97,7 +97,7 @@ func published() (results []result) {
 // rowName matches the names of rows.
 var rowName = regexp.MustCompile(`^(?:vae(?:-([lm])([1-9]\d{0,2}))?|hvae-k([1-9]\d*)-(none|fixed|free|untied)(-shared|-varied)?)$`)
 
-// parseRow returns the configuration c, changed to the model of the named row, such as vae, hvae-k1-none or
+// parseRow returns the configuration c with the model settings of the named row, such as vae, hvae-k1-none or
 // hvae-k10-free-varied. If K > 1, the name ends in shared (all steps have the same step sizes) or varied (each step has
 // separate step sizes).
 func parseRow(c model.Config, name string) (model.Config, error) {

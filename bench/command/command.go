@@ -70,13 +70,13 @@ func Help(text string) error { return exit{errors.New(text), 0} }
 
 // Parse parses the arguments of the program or subcommand f.Name(), such as "mnist train". It returns a usage error if
 // the arguments are invalid. If they contain -h, it returns Help(text), where text consists of the usage line, the
-// argument about and the list of flags. The argument about describes the command and gives examples.
-func Parse(f *flag.FlagSet, about string, args []string) error {
+// description and the list of flags. The description says what the command does, and gives examples.
+func Parse(f *flag.FlagSet, description string, args []string) error {
 	f.SetOutput(io.Discard) // Run prints the error
 	err := f.Parse(args)
 	if err == flag.ErrHelp {
 		var text strings.Builder
-		fmt.Fprintf(&text, "Usage: %s [flags]\n\n%s\n\n", f.Name(), about)
+		fmt.Fprintf(&text, "Usage: %s [flags]\n\n%s\n\n", f.Name(), description)
 		f.SetOutput(&text)
 		f.PrintDefaults()
 		return Help(text.String())

@@ -112,10 +112,13 @@ func orNormal(points [][]float64, n, dims int) [][]float64 {
 }
 
 // TestPrior checks a variational prior q⁰ in ℓ = dims dimensions. The distribution must be the same in all columns. The
-// function bind returns the prior on a tape. TestPrior returns an error unless Draw returns z₀ [ℓ×B] and log q⁰(z₀)
-// [1×B], LogDensity (of an hvae.Density) returns the same log q⁰(z₀), and the mean of h(z₀)/q⁰(z₀) over 20,000 draws is
-// 1 within 4.5 standard errors. The density h is normal, with the mean of other draws and 0.64 times their covariance.
-// The quotient has a finite variance unless the tails of q⁰ are much lighter than normal tails.
+// function bind returns the prior on a tape. TestPrior returns an error unless
+//   - Draw returns z₀ [ℓ×B] and log q⁰(z₀) [1×B],
+//   - LogDensity returns the same log q⁰(z₀), if the prior is an hvae.Density, and
+//   - the mean of h(z₀)/q⁰(z₀) over 20,000 draws is 1 within 4.5 standard errors.
+//
+// Here h is a normal density. Its mean is the mean of separate draws, and its covariance is 0.64 times their
+// covariance. The quotient has a finite variance unless the tails of q⁰ are much lighter than normal tails.
 func TestPrior(bind func(t *ad.Tape[float64]) hvae.Prior[float64], dims int) error {
 	const draws, zBound = 20_000, 4.5 // a correct prior fails with probability 7e-6
 	var t ad.Tape[float64]

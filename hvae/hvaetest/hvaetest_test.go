@@ -34,13 +34,13 @@ func ExampleTestTarget() {
 	// <nil>
 }
 
-// A custom is a target that consists of two functions.
-type custom struct {
+// A customTarget is a target built from two functions.
+type customTarget struct {
 	logJoint, gradU func(z *ad.Var[float64]) *ad.Var[float64]
 }
 
-func (c custom) LogJoint(z *ad.Var[float64]) *ad.Var[float64]          { return c.logJoint(z) }
-func (c custom) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] { return c.gradU(z) }
+func (c customTarget) LogJoint(z *ad.Var[float64]) *ad.Var[float64]          { return c.logJoint(z) }
+func (c customTarget) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] { return c.gradU(z) }
 
 // always returns a function that returns the given target for every tape.
 func always(target hvae.Target[float64]) func(*ad.Tape[float64]) hvae.Target[float64] {
@@ -60,15 +60,15 @@ func TestTestTargetAcceptsRightAndReportsWrongTargets(t *testing.T) {
 		want   string
 		points [][]float64
 	}{
-		{always(custom{quartic, cube}), "<nil>", nil},
+		{always(customTarget{quartic, cube}), "<nil>", nil},
 		{always(hvaetest.Quadratic{Omega: 1000}), "<nil>", nil},
 		{newStudentT(0.01), "<nil>", [][]float64{{0.003, 0.01}}},
 		{newStudentT(1e-5), "cannot check", [][]float64{{1e-5, 1e-5}}},
-		{always(custom{ad.Sum[float64], cube}), "log p(x, z) is [1×1], not [1×3]", nil},
-		{always(custom{mixed, cube}), "among other columns", nil},
-		{always(custom{quartic, negative}), "of the gradient of U", nil},
-		{always(custom{quartic, constant}), "of the gradient of vᵀ∇U", nil},
-		{always(custom{quartic, negative}), "<nil>", [][]float64{{0, 0}}}, // the derivatives of z⁴/4 at z = 0 are zero
+		{always(customTarget{ad.Sum[float64], cube}), "log p(x, z) is [1×1], not [1×3]", nil},
+		{always(customTarget{mixed, cube}), "among other columns", nil},
+		{always(customTarget{quartic, negative}), "of the gradient of U", nil},
+		{always(customTarget{quartic, constant}), "of the gradient of vᵀ∇U", nil},
+		{always(customTarget{quartic, negative}), "<nil>", [][]float64{{0, 0}}}, // the derivatives of z⁴/4 at z = 0 are zero
 	} {
 		if got := fmt.Sprint(hvaetest.TestTarget(c.bind, 2, c.points...)); !strings.Contains(got, c.want) {
 			t.Errorf("TestTarget returns %q, want %q", got, c.want)
@@ -117,10 +117,10 @@ func TestGradientErrorDetectsMissingTerm(t *testing.T) {
 	}
 }
 
-// A drawn is a function that serves as the method Draw of a prior.
-type drawn func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64])
+// A drawFunc is a prior whose method Draw calls the function.
+type drawFunc func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64])
 
-func (d drawn) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) { return d(epsilon) }
+func (d drawFunc) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) { return d(epsilon) }
 
 // A shifted is a prior whose LogDensity ignores the mean.
 type shifted struct{ hvae.DiagonalNormal[float64] }
@@ -131,7 +131,7 @@ func (s shifted) LogDensity(z *ad.Var[float64]) *ad.Var[float64] {
 
 func TestTestPriorAcceptsRightAndReportsWrongPriors(t *testing.T) {
 	type tape = *ad.Tape[float64]
-	always := func(d drawn) func(tape) hvae.Prior[float64] { return func(tape) hvae.Prior[float64] { return d } }
+	always := func(d drawFunc) func(tape) hvae.Prior[float64] { return func(tape) hvae.Prior[float64] { return d } }
 	for _, c := range []struct {
 		want string
 		bind func(t tape) hvae.Prior[float64]

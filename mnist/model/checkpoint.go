@@ -56,7 +56,7 @@ func digest(meta map[string]string, data []byte) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// numbers returns a map from keys of the metadata to the fields of c that the metadata contain as JSON.
+// numbers returns a map from metadata keys to the fields of c that are stored under these keys as JSON.
 func (c *Checkpoint) numbers() map[string]any {
 	return map[string]any{
 		"K": &c.Config.K, "latent": &c.Config.Latent, "vary_eps": &c.Config.VaryEps,
