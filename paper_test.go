@@ -174,7 +174,7 @@ func importanceWeighting(r *report) {
 }
 
 // gradientVariance checks that averaging L weights, as in IWAE, also reduces the variance of the gradient. The paper
-// says that "a low-variance estimator of p(x)" "typically translates into a low-variance estimator of" the gradient.
+// says that such an estimator "typically translates into a low-variance estimator of" the gradient.
 // The target is the Gaussian model with 20 points in one dimension. The check estimates the variance of the derivative
 // with respect to Δ from 4000 gradients. Each time L is multiplied by 4, from 1 to 64, this variance must decrease by
 // at least 25 %.
@@ -1318,10 +1318,10 @@ func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 	return all
 }
 
-// publishedTable checks that the NLLs in table 1 are the means over the runs in the paper's supplement, which the file
-// mnist/published.csv lists. The program mnist prints the same means. The paper says: "We report the average NLL values
-// over either two or three different initializations", and "The base VAE achieves an NLL of 83.20". The table has two
-// decimals.
+// publishedTable checks that the NLLs in table 1 are the means over the runs in the paper's supplement, which are
+// listed in mnist/published.csv. The program mnist prints the same means. The paper says: "We report the average NLL
+// values over either two or three different initializations", and "The base VAE achieves an NLL of 83.20". The table
+// rounds to two decimals.
 func publishedTable(r *report) {
 	r.corrected("table 1, tab:mnist_nll",
 		`"List of tests of HVAE for ε fixed across flow layers", the caption of tab:varied_eps`,
@@ -1415,7 +1415,7 @@ func untiedEstimates(r *report) {
 }
 
 // reverseEstimates checks E[1/p̂(x)] = 1/p(x) for paths that end at (z, ρ), where z is an exact draw from the posterior
-// and ρ ~ N(0, I). This q⁰ = N(0.2, 0.8²I) is narrower than the q⁰ of the other checks, so that Var(1/p̂(x)) is finite.
+// and ρ ~ N(0, I). Here, q⁰ = N(0.2, 0.8²I) is narrower than in the other checks, so that Var(1/p̂(x)) is finite.
 func reverseEstimates(r *report) {
 	r.statement("",
 		"for paths that end at exact draws of the posterior and ρ_K ~ N(0, I), E[1/p̂(x)] = 1/p(x) for every tempering")
@@ -1530,7 +1530,7 @@ func (r *report) estimate(mean, se float64, relation string, want float64, forma
 	r.add(known && excess <= 0, excess, measured, relation, number(want), deviation, fmt.Sprintf(format, args...))
 }
 
-// draws requires the given relation between want and the mean of independent draws.
+// draws checks that the mean of the independent draws has the given relation to want.
 func (r *report) draws(draws []float64, relation string, want float64, format string, args ...any) {
 	mean, se := linalg.MeanSE(draws)
 	r.estimate(mean, se, relation, want, format, args...)

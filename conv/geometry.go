@@ -116,10 +116,9 @@ func (a axis) outputs(i int) (first, last int) {
 	return first, max(first, min(a.out, d/a.stride+1))
 }
 
-// A run is a sequence of pixels along an axis. One contraction processes these pixels (see kernels.go). A run has count
-// pixels, and the index of its first pixel is pixel. In a run of output pixels, [first, last) is the range of
-// the taps of the first pixel. In a run of input pixels, [first, last) is the range of the output pixels that depend on
-// the first pixel.
+// A run is a sequence of count pixels along an axis, from index pixel. One contraction processes these pixels (see
+// kernels.go). If they are output pixels, the taps of the pixel at this index are [first, last). If they are input
+// pixels, the output pixels [first, last) depend on the pixel at this index.
 type run struct{ pixel, count, first, last int }
 
 // outputRuns divides output pixels lo to hi−1 into runs and appends the runs to dst. The pixels of a run are neighbours

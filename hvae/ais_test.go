@@ -51,7 +51,7 @@ func ExampleAIS() {
 	// log p(x) ≤ -3.0, standard error 0.01
 }
 
-// annealed returns an AIS from q⁰ = N(0, 1) to the given target in one dimension, with step sizes 0.8.
+// annealed returns an AIS from q⁰ = N(0, 1) to the given target in one dimension, with a step size of 0.8.
 func annealed(target hvae.Target[float64], steps int) *hvae.AIS[float64] {
 	return &hvae.AIS[float64]{
 		Target: func(*ad.Tape[float64]) hvae.Target[float64] { return target },

@@ -95,7 +95,7 @@ type Evaluator[T linalg.Float] struct {
 	blocks []*Block[T] // one per goroutine, reused for all blocks that the goroutine computes
 }
 
-// A pass is a computation of all blocks of a batch.
+// A pass is one computation over all blocks of a batch.
 type pass[T linalg.Float] struct {
 	batch  Batch
 	noise  random.Batch

@@ -210,9 +210,9 @@ func ExampleClosedForm() {
 		flow := &hvae.Flow[float64]{Target: conjugate{linalg.Column(1.0, -2)}, K: 8, StepSize: b.Tape.Fill(1, 2, 0.15)}
 		return hvae.HIS(flow, hvae.StandardNormal[float64]{}, b.Noise(2, 1), b.Noise(2, 1)).LogEstimate()
 	})
-	fmt.Printf("log p(x) = %.3f ± %.3f, exactly %.3f\n", e.Log, e.StandardError, -math.Log(4*math.Pi)-(1+4)/4.)
+	fmt.Printf("log p(x) = %.3f ± %.3f (exact: %.3f)\n", e.Log, e.StandardError, -math.Log(4*math.Pi)-(1+4)/4.)
 	// Output:
-	// log p(x) = -3.793 ± 0.046, exactly -3.781
+	// log p(x) = -3.793 ± 0.046 (exact: -3.781)
 }
 
 // eightSchools is the target of eight measured effects y_j with standard errors σ_j (Rubin, 1981; Gelman et al., 2013):

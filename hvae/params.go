@@ -31,7 +31,8 @@ func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 // For step sizes ε, use (0, s/2) and initial values of at most s/5, where s is the smallest standard deviation of the
 // posterior. If ε > 2/ω, where ω² is the largest curvature of the potential, leapfrog steps diverge without an error.
 //
-// Constrain is for parameters. A latent variable with bounded support also needs the log Jacobian of the map (Bounded).
+// Constrain is for parameters. A latent variable with bounded support also needs the log Jacobian of the map; see
+// Bounded.
 func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 	if !(lo < hi) || math.IsInf(lo, -1) {
 		misuse("Constrain: the interval is (%v, %v); lo must be finite and less than hi", lo, hi)

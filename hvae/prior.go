@@ -97,7 +97,7 @@ func (q Normal[T]) factor(n int) (C, diagonal *ad.Var[T]) {
 }
 
 // CholeskyFactor maps an unconstrained parameter x [ℓ×ℓ] to a lower triangular matrix with a positive diagonal: it
-// keeps elements below the diagonal, exponentiates the diagonal, and sets the others to 0. For x = 0, it returns I.
+// keeps the elements below the diagonal, exponentiates those on it, and sets those above it to 0. It maps 0 to I.
 func CholeskyFactor[T linalg.Float](x *ad.Var[T]) *ad.Var[T] {
 	mustBe("CholeskyFactor: x", x, x.Rows(), x.Rows())
 	below, diagonal := masks(x.Tape(), x.Rows())

@@ -78,7 +78,7 @@ func mustNotBeNil(name string, isNil bool) {
 	}
 }
 
-// misuse panics with a message for the programmer who calls this package.
+// misuse panics with a message about incorrect use of this package.
 func misuse(format string, args ...any) { panic("hvae: " + fmt.Sprintf(format, args...)) }
 
 // LogNormal returns log N(x | 0, I) [1×B] for the columns of x [ℓ×B].

@@ -57,7 +57,7 @@ func simulatedImage(c model.Checkpoint, seed uint64, run, i int) linalg.Matrix[f
 }
 
 // The bounds that eval -method ais prints must agree with log p(x), which is computed here by quadrature for the same
-// images. The other results must be the results without -method ais.
+// images. The other results must be the same as without -method ais.
 func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 	set := digits(t)
 	for _, c := range []struct {

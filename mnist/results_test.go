@@ -76,7 +76,7 @@ func stored(t *testing.T, folder string) []summary {
 	return summaries(append(published(), results...))
 }
 
-// find returns a summary for a row of Table 1: of the published runs if published is true, and otherwise of our runs.
+// find returns the summary of the published runs of a row of Table 1, or of our runs if published is false.
 func find(all []summary, row string, published bool) summary {
 	i := slices.IndexFunc(all, func(s summary) bool { return s.row == row && published == (s.protocol == publishedName) })
 	return all[i]

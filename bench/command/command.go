@@ -90,7 +90,7 @@ func Parse(f *flag.FlagSet, description string, args []string) error {
 	return nil
 }
 
-// Temporary is the glob pattern of the names of temporary files. A process that was killed may leave such a file.
+// Temporary is the glob pattern of the names of temporary files. A killed process may leave such a file behind.
 const Temporary = ".*.tmp"
 
 // WriteFile writes a regular file. It writes the data to a temporary file in the same folder, syncs this file, and

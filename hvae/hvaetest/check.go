@@ -66,7 +66,7 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 	forward := func(s []float64) []float64 { return apply(s, (*hvae.Flow[float64]).Forward) }
 	for _, s := range orNormal(points, 1, 2*dims) {
 		end := linalg.Column(forward(s)...)
-		// Inverse starts from H(z, ρ)·(1 + 10⁻⁹h), to show whether it amplifies rounding errors.
+		// Inverse must not amplify rounding errors, so its argument H(z, ρ) is perturbed by the factor 1 + 10⁻⁹h.
 		if err := compare("H⁻¹(H(z, ρ))", s, s, func(h float64) []float64 {
 			moved := end.Clone()
 			linalg.Scale(moved, 1+1e-9*h, end)

@@ -79,8 +79,8 @@ type Options struct {
 }
 
 // Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if ctx is done, or if the
-// ELBO or the NLL is infinite. To tune step sizes for chains, Evaluate needs training images in o.Set, unless o.Set is
-// nil.
+// ELBO or the NLL is infinite. If o.Chains is positive, Evaluate tunes step sizes on the validation images of o.Set, so
+// o.Set must contain training images. If o.Set is nil, Evaluate tunes them on other simulated images.
 func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writer) (Evaluation, error) {
 	began := time.Now()
 	estimates, err := estimateAll(ctx, &estimator{model: c, Options: o}, stderr)

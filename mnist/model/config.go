@@ -1,6 +1,6 @@
 // Package model implements the model of section 4.2 of the HVAE paper: a convolutional variational auto-encoder for
-// binarised MNIST digits, with or without a Hamiltonian flow. Read config.go (settings and results), layers.go (the
-// parameters), network.go (encoder, decoder and bounds), train.go and checkpoint.go.
+// binarised MNIST digits, with or without a Hamiltonian flow. Read the files in this order: config.go (settings and
+// results), layers.go (the parameters), network.go (encoder, decoder and bounds), train.go and checkpoint.go.
 package model
 
 import (

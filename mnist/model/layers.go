@@ -55,8 +55,8 @@ func dense[T linalg.Float](name string, out, in int) layer[T] {
 	return layer[T]{weight: weight, bias: newParam[T](name+".bias", 0, 0, out)}
 }
 
-// convolution returns a layer for the convolution g or its transpose. The argument channels is the number of output
-// channels of the layer. The weight has the shape (out, in, 5, 5) in both cases, where in and out refer to g.
+// convolution returns a layer for the convolution g if channels, the number of output channels of the layer, is g.OutC.
+// Otherwise, the layer is for the transpose of g. In both cases, the weight has the shape (g.OutC, g.InC, 5, 5).
 func convolution[T linalg.Float](name string, g *conv.Geometry, channels int) layer[T] {
 	spread := 1 / math.Sqrt(float64(g.In()+g.Out()))
 	weight := newParam[T](name+".weight", 0, spread, g.OutC, g.InC, g.KernelH, g.KernelW)
@@ -65,9 +65,9 @@ func convolution[T linalg.Float](name string, g *conv.Geometry, channels int) la
 	return layer[T]{weight: weight, bias: newParam[T](name+".bias", 0, 0, channels)}
 }
 
-// The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4, with TensorFlow's padding SAME. It adds 1
-// pixel before and 2 pixels after each row and column; in conv3, it adds 2 pixels on all sides. The decoder applies
-// their transposes.
+// The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4, with TensorFlow's SAME padding. This padding
+// adds 1 pixel before and 2 pixels after each row and each column. In conv3, it adds 2 pixels on all sides. The decoder
+// applies the transposes of these convolutions.
 var (
 	conv1 = conv.Same(28, 28, 1, 16, 5, 2)
 	conv2 = conv.Same(14, 14, 16, 32, 5, 2)

@@ -45,7 +45,7 @@ func TestKernelsChangeNoPointerArgument(t *testing.T) {
 	}
 }
 
-// TestInstructionsUseAllOperands checks that no portable instruction ignores an operand on one architecture.
+// TestInstructionsUseAllOperands checks that each instruction which both architectures have uses all its operands.
 func TestInstructionsUseAllOperands(t *testing.T) {
 	for _, code := range []string{"RETURN y", "ADD y", "ADD y, y, y", "MOVE other, y", "LOOP y", "MULTIPLY y, y"} {
 		for _, arch := range []*architecture{amd64, arm64} {
@@ -62,8 +62,8 @@ func TestInstructionsUseAllOperands(t *testing.T) {
 	}
 }
 
-// TestWordsMatchTheirComments checks the WORD directives, which contain the codes of instructions
-// that Go's assembler lacks. For each code, the output of GNU's disassembler must equal the comment.
+// TestWordsMatchTheirComments checks the WORD directives, which encode instructions that Go's assembler lacks. For each
+// directive, the output of the GNU disassembler must equal the comment.
 func TestWordsMatchTheirComments(t *testing.T) {
 	var code bytes.Buffer
 	var comments []string

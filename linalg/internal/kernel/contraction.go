@@ -62,7 +62,7 @@ func (c *Contraction[T]) check() {
 	}
 }
 
-// plain computes the contraction in plain Go. The array sums is a buffer for part of a row of C.
+// plain computes the contraction in plain Go. It computes up to 64 elements of a row of C at a time.
 func (c *Contraction[T]) plain() {
 	var sums [64]T
 	for g := range c.Groups {
