@@ -390,9 +390,7 @@ func flowEstimate(r *report) {
 		var t tape
 		f := s.Flow(&t, hvaetest.Bimodal, dims)
 		q0 := variationalPrior(&t, dims)
-		rng := random.Stream(10, "density")
-		epsilon, gamma0 := noise(&t, rng, dims, n), noise(&t, rng, dims, n)
-		sample := hvae.HIS(f, q0, epsilon, gamma0)
+		sample, _, gamma0 := drawWithNoise(&t, f, q0, n, random.Stream(10, "density"))
 		invSqrtBeta0, alpha := temperingOf(f)
 		momentum := ad.Scale(gamma0, invSqrtBeta0).Value.Data
 		r.vectors(sample.Start.Rho.Value.Data, momentum, 1e-14, "%v: ρ₀ = γ₀/√β₀", s)
@@ -671,9 +669,7 @@ func sameGradient(r *report) {
 		var t tape
 		f := s.Flow(&t, hvaetest.Bimodal, dims)
 		q0 := variationalPrior(&t, dims)
-		rng := random.Stream(4, "gradient")
-		epsilon, gamma0 := noise(&t, rng, dims, n), noise(&t, rng, dims, n)
-		sample := hvae.HIS(f, q0, epsilon, gamma0)
+		sample, epsilon, gamma0 := drawWithNoise(&t, f, q0, n, random.Stream(4, "gradient"))
 		S, _ := simplified(sample, f.Target, q0, epsilon)
 		want := ad.AddConst(halfSquares(gamma0), -dims/2.).Value.Data
 		r.vectors(ad.Sub(sample.LogEstimate(), S).Value.Data, want, 1e-11, "%v: log p̂(x) − S", s)
@@ -739,10 +735,7 @@ func simplifiedVariance(r *report) {
 // addedVariances returns two slices of n numbers. Their means are estimates of Var(S) − Var(log p̂) and Var(S′) −
 // Var(log p̂); see simplified.
 func addedVariances(f *flow, q0 prior, n int) (S, SPrime []float64) {
-	t, dims := q0.SD.Tape(), q0.SD.Rows()
-	rng := random.Stream(6, "simplified")
-	epsilon, gamma0 := noise(t, rng, dims, n), noise(t, rng, dims, n)
-	sample := hvae.HIS(f, q0, epsilon, gamma0)
+	sample, epsilon, _ := drawWithNoise(q0.SD.Tape(), f, q0, n, random.Stream(6, "simplified"))
 	squares := squaredDeviations(sample.LogEstimate().Value.Data)
 	s, sPrime := simplified(sample, f.Target, q0, epsilon)
 	S = differences(squaredDeviations(s.Value.Data), squares)
@@ -1706,8 +1699,17 @@ func variationalPrior(t *tape, dims int) prior {
 
 // drawHIS returns n draws of Algorithm 1.
 func drawHIS(t *tape, f *flow, q0 prior, n int, rng *rand.Rand) hvae.Sample[float64] {
+	sample, _, _ := drawWithNoise(t, f, q0, n, rng)
+	return sample
+}
+
+// drawWithNoise returns n draws of Algorithm 1 and their noise ε and γ₀.
+func drawWithNoise(t *tape, f *flow, q0 prior, n int, rng *rand.Rand) (
+	sample hvae.Sample[float64], epsilon, gamma0 variable) {
 	dims := q0.Mean.Rows()
-	return hvae.HIS(f, q0, noise(t, rng, dims, n), noise(t, rng, dims, n))
+	epsilon = noise(t, rng, dims, n)
+	gamma0 = noise(t, rng, dims, n)
+	return hvae.HIS(f, q0, epsilon, gamma0), epsilon, gamma0
 }
 
 // logEstimates returns n draws of log p̂ for the flow of a scheme and variationalPrior. n must be a multiple of 500.
