@@ -61,10 +61,12 @@ func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err e
 		return 0, err
 	}
 	gradients := t.gradients[0]
-	for _, block := range t.gradients[1:count] {
+	if count > 1 {
 		linalg.For(len(gradients), 1, func(lo, hi int) {
-			for i := lo; i < hi; i++ {
-				linalg.Add(gradients[i], gradients[i], block[i])
+			for _, block := range t.gradients[1:count] { // in the order of the blocks
+				for i := lo; i < hi; i++ {
+					linalg.Add(gradients[i], gradients[i], block[i])
+				}
 			}
 		})
 	}
