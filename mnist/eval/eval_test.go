@@ -34,7 +34,7 @@ var vae = model.Config{Kind: "vae", Tempering: "none", Latent: 3}
 
 func stream(i int) *rand.Rand { return random.Stream(1, "image", i) }
 
-// Step sizes must not be tuned on the evaluated images, because this would bias the bounds.
+// Step sizes must be tuned on validation images, not on the evaluated images.
 func TestStepSizesAreTunedOnValidationImages(t *testing.T) {
 	tuned := func(validation, others byte) []float64 {
 		images := func(n int) data.Images { return data.Images{Pixels: bytes.Repeat([]byte{others}, n*pixels)} }
