@@ -158,7 +158,10 @@ func TestSameIsTensorFlowsPadding(t *testing.T) {
 	}
 	// If the image is not square, Same must pad each axis separately.
 	g := Same(7, 14, 2, 3, 5, 2)
-	want := Geometry{InH: 7, InW: 14, InC: 2, OutH: 4, OutW: 7, OutC: 3, KernelH: 5, KernelW: 5, Stride: 2, PadTop: 2, PadLeft: 1}
+	want := Geometry{
+		InH: 7, InW: 14, InC: 2, OutH: 4, OutW: 7, OutC: 3,
+		KernelH: 5, KernelW: 5, Stride: 2, PadTop: 2, PadLeft: 1,
+	}
 	if g != want {
 		t.Errorf("Same(7, 14, 2, 3, 5, 2) = %+v, want %+v", g, want)
 	}

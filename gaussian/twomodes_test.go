@@ -121,7 +121,8 @@ func TestPageIsServedOnLoopbackUntilInterrupt(t *testing.T) {
 		w.Close()
 	}()
 	line, err := bufio.NewReader(r).ReadString('\n')
-	m := regexp.MustCompile(`^serving http://((127\.0\.0\.1|\[::1\]):\d+)/; press Ctrl-C to stop\n$`).FindStringSubmatch(line)
+	serving := regexp.MustCompile(`^serving http://((127\.0\.0\.1|\[::1\]):\d+)/; press Ctrl-C to stop\n$`)
+	m := serving.FindStringSubmatch(line)
 	if m == nil {
 		t.Fatalf("the program printed %q, error %v; want a loopback address", line, err)
 	}
