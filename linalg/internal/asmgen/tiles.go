@@ -65,6 +65,14 @@ func (w *assembler) tile(s shape, kind tileKind) {
 	w.begin(fmt.Sprintf("%v%dx%d%s", kind, s.rows, s.vectors, w.name),
 		"C is in registers 0 to %d and B in registers %d to %d. Elements of A are in the registers after B.",
 		sums-1, sums, sums+s.vectors-1)
+	if w.isa == avx512 && kind == full && s.rows == 8 {
+		// C arrives while the kernel computes the products. This matters for gradients of large weight matrices, where C does
+		// not fit into the cache and the number of steps is small. A step of an HVAE with K = 1 takes 7 % less time.
+		w.comment("Prefetch C.")
+		w.code("MOVE @c, c; MOVE @cRow, cRow")
+		w.loadVectors("c", s, kind)
+		w.each(s, func(_ int, a address) { w.op("PREFETCHT0 %s", w.memory(a)) })
+	}
 	w.comment("Load strides.")
 	w.loadStride("aRow", "row", min(s.rows, 8))
 	w.code("MOVE @aStep, aStep; MOVE @bStep, bStep; MOVE @segments, segment")

@@ -739,6 +739,33 @@ store:
 
 // C is in registers 0 to 15 and B in registers 16 to 17. Elements of A are in the registers after B.
 TEXT full8x2AVX512<>(SB), NOSPLIT, $0-16
+	// Prefetch C.
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
@@ -871,6 +898,41 @@ store:
 
 // C is in registers 0 to 23 and B in registers 24 to 26. Elements of A are in the registers after B.
 TEXT full8x3AVX512<>(SB), NOSPLIT, $0-16
+	// Prefetch C.
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
+	ADDQ CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 (AX)(R9*2)
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
