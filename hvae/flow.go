@@ -57,18 +57,11 @@ func (f *Flow[T]) run(start Phase[T]) (path []Phase[T], logJoint *ad.Var[T]) {
 // Inverse returns (z₀, ρ₀) = H⁻¹(z_K, ρ_K). To undo step k, it divides the momentum by α_k and takes a leapfrog step
 // with step size −ε. It needs K + 1 evaluations of ∇U, or none if K = 0.
 func (f *Flow[T]) Inverse(end Phase[T]) Phase[T] {
-	start, _ := f.inverse(end)
-	return start
-}
-
-// inverse returns (z₀, ρ₀) and log p_θ(x, z_K).
-func (f *Flow[T]) inverse(end Phase[T]) (start Phase[T], logJoint *ad.Var[T]) {
 	f.check(end)
 	if f.K == 0 {
-		return end, logJointOf(f.Target, end.Z)
+		return end
 	}
-	s := state[T]{Phase: end}
-	s.gradU, logJoint = evaluate(f.Target, end.Z)
+	s := state[T]{Phase: end, gradU: PotentialGradient(f.Target, end.Z)}
 	for k := f.K; k >= 1; k-- {
 		if f.Tempering.Alpha != nil {
 			s.Rho = ad.Div(s.Rho, row(f.Tempering.Alpha, k-1))
@@ -76,7 +69,7 @@ func (f *Flow[T]) inverse(end Phase[T]) (start Phase[T], logJoint *ad.Var[T]) {
 		e := stepSizeOf(f.StepSize, k, f.K, s.Z)
 		s = leapfrog(f.Target, stepSize[T]{ad.Neg(e.epsilon), ad.Neg(e.minusHalf)}, s, false)
 	}
-	return s.Phase, logJoint
+	return s.Phase
 }
 
 // check panics if a field of f is missing or impossible, or if the shapes of f and s do not fit.

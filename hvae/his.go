@@ -43,12 +43,13 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 func ReverseHIS[T linalg.Float](f *Flow[T], prior Density[T], z, rho *ad.Var[T]) Sample[T] {
 	mustNotBeNil("ReverseHIS: the variational prior", prior == nil)
 	end := Phase[T]{z, rho}
-	start, logJoint := f.inverse(end)
+	start := f.Inverse(end)
 	gamma0 := start.Rho
 	if s := f.Tempering.MomentumSD; s != nil {
 		gamma0 = ad.Div(gamma0, row(s, 0))
 	}
-	return Sample[T]{start, end, gamma0, prior.LogDensity(start.Z), logJoint, f.logVolume(z.Tape(), z.Rows())}
+	logPrior, logJoint := prior.LogDensity(start.Z), logJointOf(f.Target, z)
+	return Sample[T]{start, end, gamma0, logPrior, logJoint, f.logVolume(z.Tape(), z.Rows())}
 }
 
 // LogEstimate returns log p̂_θ(x) = log p̄ − log q̄ [1×B], where p̂_θ(x) is the unbiased estimate of the evidence
@@ -58,8 +59,8 @@ func ReverseHIS[T linalg.Float](f *Flow[T], prior Density[T], z, rho *ad.Var[T])
 //	q̄ = q⁰(z₀) N(ρ₀ | 0, s²I) / |det ∇H| = q⁰(z₀) N(γ₀ | 0, I) / (s^ℓ Π α_k^ℓ).
 //
 // Its mean is the evidence lower bound (ELBO), which training maximises. Equation 12 (eqn:H_ELBO_simplified) replaces
-// ½γ₀ᵀγ₀ by its mean ℓ/2. The package omits this variant: it has the same mean and gradients, but up to ℓ/2 more
-// variance if the fit is good, and its exponential does not estimate p_θ(x).
+// ½γ₀ᵀγ₀ by its mean ℓ/2. The package omits this variant: it has the same mean and gradients, but its exponential does
+// not estimate p_θ(x), and near a good fit it varies more.
 func (s Sample[T]) LogEstimate() *ad.Var[T] {
 	logP := ad.Add(s.logJoint, LogNormal(s.End.Rho))
 	return ad.Add(ad.Sub(logP, ad.Add(s.logPrior, LogNormal(s.gamma0))), s.logVolume)

@@ -21,16 +21,9 @@ type Optimiser[T linalg.Float] interface {
 // Here t is the step number, β₁ = 0.9, β₂ = 0.999 and ε = 1e-8. Without ε, zero gradients would give 0/0 = NaN.
 type Adamax[T linalg.Float] struct{ Rate T }
 
-func mustBeRate[T linalg.Float](rate T) {
-	if rate < 0 || rate-rate != 0 {
-		misuse("the learning rate is %v; it must be finite and at least 0", rate)
-	}
-}
-
 // Ascend implements Optimiser.
 func (o Adamax[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[T]) {
 	const grain = 1 << 15 // smallest number of elements that is worth a goroutine
-	mustBeRate(o.Rate)
 	beta1, beta2, epsilon := T(0.9), T(0.999), T(1e-8)
 	rate := o.Rate / T(1-math.Pow(float64(beta1), float64(step)))
 	m, u := averages.Row(0), averages.Row(1)
@@ -47,7 +40,6 @@ type RMSProp[T linalg.Float] struct{ Rate T }
 
 // Ascend implements Optimiser.
 func (o RMSProp[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[T]) {
-	mustBeRate(o.Rate)
 	decay, epsilon := T(0.9), T(1e-10) // not constants, so that 1 − decay is rounded to T
 	if step == 1 {
 		averages.Fill(1) // v starts at 1

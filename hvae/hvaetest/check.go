@@ -12,10 +12,9 @@ import (
 )
 
 // TestTarget checks a target at the given points z [ℓ], where ℓ = dims, or by default at three points near the origin.
-// The function bind returns the target on a tape. TestTarget returns an error unless log p(x, z) is [1×B], each of its
-// columns depends only on the same column of z, and the gradients of U and vᵀ∇U agree with numerical differentiation,
-// where v is a random vector. Training needs the gradient of vᵀ∇U, so a ClosedForm must compute ∇U with operations on
-// the tape.
+// The function bind returns the target on a tape. TestTarget returns an error unless log p(x, z) is [1×B], column j
+// depends only on column j of z, and the gradients of U and vᵀ∇U agree with numerical differentiation. Here v is a
+// random vector. Training needs the gradient of vᵀ∇U, so a ClosedForm must compute ∇U by operations on the tape.
 func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, points ...[]float64) error {
 	points = orNormal(points, 3, dims)
 	v := linalg.Column(orNormal(nil, 4, dims)[3]...)
@@ -43,7 +42,7 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, p
 		}
 		for i, name := range []string{"U", "vᵀ∇U"} {
 			if err := compare("the gradient of "+name, z, gradients[i], func(h float64) []float64 {
-				return jacobian(func(z []float64) []float64 { values, _ := derivatives(z); return values }, z, h).Row(i)
+				return Jacobian(func(z []float64) []float64 { values, _ := derivatives(z); return values }, z, h).Row(i)
 			}); err != nil {
 				return err
 			}
@@ -52,10 +51,9 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, p
 	return nil
 }
 
-// TestFlow checks a flow at the given points (z, ρ) [2ℓ], where ℓ = dims. Without points, it checks one point near the
-// origin. The function bind returns the flow on a tape. TestFlow returns an error if Inverse does not undo Forward, if
-// LogDet differs from the log determinant of the numerical Jacobian, or if rounding errors are too large for these
-// checks.
+// TestFlow checks a flow at the given points (z, ρ) [2ℓ], where ℓ = dims, or by default at one point near the origin.
+// The function bind returns the flow on a tape. TestFlow returns an error if Inverse does not undo Forward, if LogDet
+// is not the log determinant of the numerical Jacobian, or if rounding errors are too large for these checks.
 func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, points ...[]float64) error {
 	apply := func(s []float64, f func(*hvae.Flow[float64], hvae.Phase[float64]) hvae.Phase[float64]) []float64 {
 		var t ad.Tape[float64]
@@ -76,7 +74,7 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 		}
 		var t ad.Tape[float64]
 		if err := compare("log |det ∇H|", s, bind(&t).LogDet(&t, dims).Value.Data, func(h float64) []float64 {
-			return []float64{math.Log(math.Abs(Determinant(jacobian(forward, s, h))))}
+			return []float64{math.Log(math.Abs(Determinant(Jacobian(forward, s, h))))}
 		}); err != nil {
 			return err
 		}

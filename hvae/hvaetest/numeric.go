@@ -8,15 +8,11 @@ import (
 	"hvae/linalg"
 )
 
-const step = 1e-3 // step size h of Jacobian; it suits functions whose higher derivatives are of order 1
+const step = 1e-3 // step size h for Jacobian; it suits functions whose higher derivatives are of order 1
 
 // Jacobian returns the matrix of derivatives ∂f_i/∂x_j at x by Richardson extrapolation of central differences with
-// step sizes h = 1e-3 and h/2. The error is −h⁴/4·f⁽⁵⁾/5! to leading order.
-func Jacobian(f func(x []float64) []float64, x []float64) linalg.Matrix[float64] {
-	return jacobian(f, x, step)
-}
-
-func jacobian(f func(x []float64) []float64, x []float64, h float64) linalg.Matrix[float64] {
+// step sizes h and h/2, for example h = 1e-3. The error is −h⁴/4·f⁽⁵⁾/5! to leading order.
+func Jacobian(f func(x []float64) []float64, x []float64, h float64) linalg.Matrix[float64] {
 	J := linalg.New[float64](len(f(x)), len(x))
 	distances, factors := []float64{h / 2, -h / 2, h, -h}, []float64{8, -8, -1, 1}
 	for j := range x {
@@ -31,9 +27,9 @@ func jacobian(f func(x []float64) []float64, x []float64, h float64) linalg.Matr
 	return J
 }
 
-// Gradient returns the derivatives ∂f/∂x_j at x. It uses the same numerical method as Jacobian.
+// Gradient returns the derivatives ∂f/∂x_j at x. It calls Jacobian with h = 1e-3.
 func Gradient(f func(x []float64) float64, x []float64) []float64 {
-	return Jacobian(func(x []float64) []float64 { return []float64{f(x)} }, x).Data
+	return Jacobian(func(x []float64) []float64 { return []float64{f(x)} }, x, step).Data
 }
 
 // Determinant returns det m by Gaussian elimination with partial pivoting.
