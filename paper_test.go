@@ -3,7 +3,7 @@
 //	Caterini, Doucet, Sejdinovic: Hamiltonian Variational Auto-Encoder, NeurIPS 2018.
 //
 // Each section of this file begins with the list of its functions. A function states a claim of the paper and checks
-// the claim. Its comment quotes the paper without the subscripts θ and φ. Functions for several checks are at the end.
+// the claim. Its comment quotes the paper without the subscripts θ and φ. Shared helpers are at the end.
 //
 //	go test -v -run Paper .          prints the statements with the measured numbers
 //	go test -v -run 'Paper/2.3' .    prints section 2.3 (section 3: 'Paper/^3')
@@ -41,7 +41,7 @@ import (
 	mnist "hvae/mnist/model"
 )
 
-// A section is a section of the paper with the functions that check its statements.
+// A section holds the functions that check the statements in one section of the paper.
 type section struct {
 	number, title string
 	statements    []func(r *report)
@@ -98,8 +98,8 @@ var section21 = section{"2.1", "Unbiased likelihood and evidence lower bound est
 	gradientIsUnbiased,
 }}
 
-// estimateIsUnbiased checks equation 1, ∫ p̂(x) q(u|x) du = p(x): the mean of p̂(x) must be p(x). The check draws p̂(x)
-// 40,000 times for each of the two densities returned by targets, and for each flow returned by schemes.
+// estimateIsUnbiased checks equation 1, ∫ p̂(x) q(u|x) du = p(x): the mean of p̂(x) must be p(x). For each pair of a
+// density from targets and a flow from schemes, the check draws p̂(x) 40,000 times.
 func estimateIsUnbiased(r *report) {
 	r.statement("(1) eq:unbiased", "the expectation of p̂(x) is p(x)")
 	for _, target := range targets() {
@@ -173,11 +173,10 @@ func importanceWeighting(r *report) {
 	r.estimate(all.Log, all.StandardError, "=", bimodal.logEvidence, "L = 64000: log p̂(x)")
 }
 
-// gradientVariance checks that averaging L weights, as in IWAE, also reduces the variance of the gradient. The paper
-// says that such an estimator "typically translates into a low-variance estimator of" the gradient.
-// The target is the Gaussian model with 20 points in one dimension. The check estimates the variance of the derivative
-// with respect to Δ from 4000 gradients. Each time L is multiplied by 4, from 1 to 64, this variance must decrease by
-// at least 25 %.
+// gradientVariance checks that averaging L weights, as in IWAE, also reduces the variance of the gradient. According to
+// the paper, a p̂(x) of low variance "typically translates into a low-variance estimator of" the gradient. The target is
+// the Gaussian model with 20 points in one dimension. The check estimates the variance of the derivative with respect
+// to Δ from 4000 gradients. Each time L is multiplied by 4, from 1 to 64, this variance must decrease by at least 25 %.
 func gradientVariance(r *report) {
 	r.statement("", "IWAE: a p̂(x) of lower variance gives a gradient of lower variance")
 	_, data, theta := points(1, 20)
@@ -371,17 +370,17 @@ func flowDensity(r *report) {
 	}
 }
 
-// flowEstimate checks that Algorithm 1 computes the estimate p̂(x) of equations 5 and 6. (Equation 5 is equation 4 in
-// the space of (z, ρ).) The first quotient is from equation 5, and the second quotient is from equation 6:
+// flowEstimate checks that Algorithm 1 computes the estimate p̂(x) of equations 5 and 6. (Equation 5 is equation 4 for
+// the pair (z, ρ) instead of z.) The first quotient is from equation 5, and the second quotient is from equation 6:
 //
 //	p̂(x) = p̄(x, z_K, ρ_K)/q^K(z_K, ρ_K) = p̄(x, H(z₀, ρ₀))/q⁰(z₀, ρ₀) · Π_k |det ∇Φ^k|,
 //	p̄(x, z, ρ) = p(x, z) N(ρ|0, I).
 //
-// The paper says that this is "a special case of (3)". If q^k is the map Φ^k and r^{k−1} is the inverse of Φ^k, the
-// quotient r^{k−1}/q^k in equation 3 is |det ∇Φ^k|. The check draws p̂(x) 20 times in five dimensions. For equation 6,
-// it adds up scalar log densities and log |det ∇Φ^k| = ℓ log α_k. For equation 5, hvae.ReverseHIS computes q^K(z_K,
-// ρ_K) from (z_K, ρ_K) alone. The initial momentum ρ₀ has "the canonical momentum distribution", because it must be
-// equal to γ₀/√β₀ for the noise γ₀ ~ N(0, I).
+// The paper says that this is "a special case of (3)". If the kernel q^k applies Φ^k and the kernel r^{k−1} applies its
+// inverse, the quotient r^{k−1}/q^k in equation 3 is |det ∇Φ^k|. The check draws p̂(x) 20 times in five dimensions. For
+// equation 6, it adds up scalar log densities and log |det ∇Φ^k| = ℓ log α_k. For equation 5, hvae.ReverseHIS computes
+// q^K(z_K, ρ_K) from (z_K, ρ_K) alone. The initial momentum ρ₀ has "the canonical momentum distribution", because it
+// must be equal to γ₀/√β₀ for the noise γ₀ ~ N(0, I).
 func flowEstimate(r *report) {
 	r.statement("(4) eq:optimalestimator, (5) eq:estimatorHMC, right, (6) eqn:reparameterization",
 		"p̂(x) = p̄/q^K = p̄/q⁰·Π|det ∇Φ^k|; ρ₀ = γ₀/√β₀ ~ N(0, β₀⁻¹I)")
@@ -412,15 +411,14 @@ func flowEstimate(r *report) {
 	}
 }
 
-// homogeneousFlow checks that a flow without tempering hardly changes p̂(x). The leapfrog step "discretizes the
-// Hamiltonian dynamics", which conserve the energy U(z) + ½ρᵀρ. Leapfrog steps conserve this energy up to O(ε²).
-// Without tempering, the dynamics are homogeneous in time, so log p̂(x) = log p(x, z₀) − log q⁰(z₀) + O(ε²). If ε is
-// halved and the length Kε = 2 of the trajectory does not change, the term O(ε²) must become four times smaller.
+// homogeneousFlow checks that a flow without tempering gives nearly the same p̂(x) as no flow. The leapfrog step
+// "discretizes the Hamiltonian dynamics", which conserve the energy U(z) + ½ρᵀρ. Leapfrog steps conserve this energy up
+// to O(ε²). Without tempering, the dynamics are homogeneous in time, so log p̂(x) = log p(x, z₀) − log q⁰(z₀) + O(ε²).
+// If ε is halved and the length Kε = 2 of the trajectory does not change, the term O(ε²) must be divided by four.
 //
 // Therefore a homogeneous flow "yields a high-variance estimator of the normalizing constants even if r^{k,opt} is
-// used". The second target is N(0, I/16) in two dimensions, which is much narrower than q⁰. Without tempering, p̂(x)
-// must have the variance of the standard estimate p(x, z₀)/q⁰(z₀), up to 2 %. Tempering must divide this variance by at
-// least 1.5.
+// used". Here, the target is N(0, I/16) in two dimensions, much narrower than q⁰. Without tempering, p̂(x) must have the
+// variance of the standard estimate p(x, z₀)/q⁰(z₀), up to 2 %. Tempering must divide this variance by at least 1.5.
 func homogeneousFlow(r *report) {
 	r.statement("", "leapfrog discretises Hamiltonian dynamics: a homogeneous flow changes p̂(x) only by O(ε²), "+
 		"so the variance stays high")
@@ -487,7 +485,7 @@ func temperingExplores(r *report) {
 	}
 }
 
-// leapfrogStep checks that a leapfrog step computes equations 7 to 9,
+// leapfrogStep checks that a leapfrog step implements equations 7 to 9,
 //
 //	ρ̃ = ρ − ε/2 ⊙ ∇U(z),   z′ = z + ε ⊙ ρ̃,   ρ′ = ρ̃ − ε/2 ⊙ ∇U(z′),
 //
@@ -509,13 +507,13 @@ func leapfrogStep(r *report) {
 	r.vectors(flip(step(flip(step(phasePoint)))), phasePoint, 1e-14, "(z, ρ) after step, flip, step, flip")
 }
 
-// inverseTemperatures checks the factors α_k = √(β_{k−1}/β_k), where 0 < β₀ < β₁ < … < β_K = 1. In fixed tempering,
+// inverseTemperatures checks the factors α_k = √(β_{k−1}/β_k), where 0 < β₀ < β₁ < … < β_K = 1. With fixed tempering,
 //
 //	√β_k = ((1 − 1/√β₀)·k²/K² + 1/√β₀)⁻¹.
 //
-// (In the authors' MNIST code, 1/β_k is quadratic in k instead.) The paper says: "we multiply the momentum output of
-// each leapfrog step by α_k ∈ (0, 1)". In free tempering, the α_k are parameters, and β₀ = Π_k α_k². If the α_k are
-// equal to the α_k of fixed tempering, free tempering must therefore have the same β₀ as fixed tempering.
+// (In the authors' MNIST code, 1/β_k, not 1/√β_k, is quadratic in k.) The paper says: "we multiply the momentum output
+// of each leapfrog step by α_k ∈ (0, 1)". With free tempering, the α_k are parameters, and β₀ = Π_k α_k². If the α_k
+// are equal to the α_k of fixed tempering, free tempering must therefore have the same β₀ as fixed tempering.
 func inverseTemperatures(r *report) {
 	r.statement("Algorithm 1, alg:his",
 		"fixed tempering: 1/√β_k is quadratic in k; free tempering: β₀ = Πα_k²; 0 < β₀ < … < β_K = 1")
@@ -643,8 +641,8 @@ func surrogateObjective(r *report) {
 	}
 }
 
-// simplified returns two estimates [1×B]: S, the right side of equation 12, and S′, in which the entropy of q⁰ replaces
-// −log q⁰(z₀). The sample s is from a flow with tied tempering and a normal q⁰, and epsilon is the noise of z₀.
+// simplified returns two estimates of the ELBO [1×B]: S, the right side of equation 12, and S′, in which the entropy of
+// q⁰ replaces −log q⁰(z₀). The sample s is from a tied flow and a normal q⁰, and epsilon is the noise of z₀.
 //
 //	S  = log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2,
 //	S′ = S − ½εᵀε + ℓ/2.
@@ -658,9 +656,9 @@ func simplified(s hvae.Sample[float64], target hvae.Target[float64], q0 prior, e
 // halfSquares returns ½xᵀx [1×B] for the columns of x.
 func halfSquares(x variable) variable { return ad.Scale(ad.MulSumTo(x, x, 1, x.Cols()), 0.5) }
 
-// sameGradient checks that the two sides of equation 12 have the same mean and the same gradients. The left side is the
-// mean of log p̂(x), and the right side is the mean of S (see simplified). In each draw, log p̂(x) − S must be equal to
-// ½γ₀ᵀγ₀ − ℓ/2. This difference has the mean zero and contains no parameter.
+// sameGradient checks that log p̂(x) and S (see simplified) have the same mean and the same gradients. Equation 12 says
+// that their means are equal. In each draw, log p̂(x) − S must be equal to ½γ₀ᵀγ₀ − ℓ/2, which has mean zero and
+// contains no parameter.
 func sameGradient(r *report) {
 	r.statement("(12) eqn:H_ELBO_simplified",
 		"the two sides have the same mean and gradients; log p̂ and S differ by ½γ₀ᵀγ₀ − ℓ/2 in each draw")
@@ -681,8 +679,9 @@ func sameGradient(r *report) {
 //
 //	Var(S) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).
 //
-// Rao-Blackwellisation replaces an estimate with its conditional expectation, but equation 12 replaces only the term
-// ½γ₀ᵀγ₀, which is correlated with the other terms. Training is not affected, because the gradients are the same.
+// The paper calls this step Rao-Blackwellisation, which replaces a whole estimate with its conditional expectation. But
+// equation 12 replaces only the term ½γ₀ᵀγ₀, which is correlated with the other terms. Training is not affected,
+// because the gradients are the same.
 //   - For U = ½ω²z² and one ε < 2/ω for all steps, the leapfrog steps conserve ½ρ² + ½ω²(1 − ε²ω²/4)z², and cooling
 //     multiplies this energy by at least α_k². So the final energy is at least ½γ₀², the covariance is at most 0, and
 //     Var(S) > Var(log p̂). The covariance depends on ε and ω only through εω.
@@ -973,8 +972,8 @@ func vbBound(r *report) {
 //	log q_K(z_K) = log q⁰(z₀) − log |det ∂z_K/∂z₀|.
 //
 // The check computes the expected z_K in scalar arithmetic, and the expected determinant from a numerical Jacobian. For
-// p̂(D) = p(D, z_K)/q_K(z_K), it also checks E[p̂(D)] = p(D). This equation does not hold without the factor ½ in the
-// data term of log p(D, z_K), which the authors' code omits.
+// p̂(D) = p(D, z_K)/q_K(z_K), it also checks E[p̂(D)] = p(D). It does not hold without the factor ½ in the data term of
+// log p(D, z_K). The authors' code omits this factor.
 func planarFlow(r *report) {
 	r.statement("", "planar flow: equations (10) and (13) of Rezende and Mohamed")
 	const b = 0.7
@@ -1056,8 +1055,8 @@ func trueParameters(r *report) {
 // figure1a checks the paper's statement "as the dimension increases, HVAE performs best in parameter estimation. The VB
 // method suffers most on prediction of Δ as the dimension increases, whereas the NF method does poorly on predicting
 // Σ". The check reads our stored results, because the experiment takes minutes. In the paper's figure, the lines of
-// HVAE and VB cross between d = 51 and 60. Our errors for d = 60 are 60 ± 3 (HVAE) and 71 ± 2 (VB), from the command go
-// run ./gaussian -d 60 -methods hvae-k1,vb.
+// HVAE and VB cross between d = 51 and 60. Ours cross there, too: for d = 60, the command go run ./gaussian -d 60
+// -methods hvae-k1,vb prints the errors 60 ± 3 (HVAE) and 71 ± 2 (VB).
 func figure1a(r *report) {
 	r.statement("figure 1a, fig:all_methods",
 		"for large d, HVAE performs best; VB's error is in Δ, the planar flow's error is in Δ and Σ (stored results)")
@@ -1073,8 +1072,8 @@ func figure1a(r *report) {
 }
 
 // figure1b checks the paper's statement "the tempered methods perform better than their non-tempered counterparts". In
-// a run with d = 2 and N = 1000, the error in σ without tempering must be more than ten times the error with tempering,
-// and the ELBO must be smaller. In our stored results, tempering must reduce the error for every d ≥ 2.
+// a run with d = 2 and N = 1000, the method without tempering must have more than ten times the error in σ of the
+// method with tempering, and a smaller ELBO. In our stored results, tempering must reduce the error for every d ≥ 2.
 func figure1b(r *report) {
 	r.statement("figure 1b, fig:temp_vs_no_temp",
 		"tempering reduces the error: a run with d = 2 and N = 1000, and the stored results")
@@ -1202,9 +1201,10 @@ func stochasticBinarisation(r *report) {
 	r.mean(products, 128./255*128/255, 0.01, "two pixels of grey level 128: frequency of (1, 1)")
 }
 
-// trainingProtocol checks "ℓ = 64", "Adamax with learning rate 10⁻³", and "early stopping by halting the training
-// procedure if there is no improvement in the loss on validation data over 100 epochs". (The test
-// TestTrainingEndsPatienceEpochsAfterTheFirstBest of package mnist/model checks when training stops.)
+// trainingProtocol checks that training uses the paper's settings: "ℓ = 64", "Adamax with learning rate 10⁻³", and
+// "early stopping by halting the training procedure if there is no improvement in the loss on validation data over 100
+// epochs". (The test TestTrainingEndsPatienceEpochsAfterTheFirstBest of package mnist/model checks when training
+// stops.)
 func trainingProtocol(r *report) {
 	r.statement("",
 		"ℓ = 64, learning rate 10⁻³, and training stops after 100 epochs without a better validation ELBO")
@@ -1351,11 +1351,12 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow, and evidence
 	tiedEntropy, untiedOptimum, untiedEstimates, reverseEstimates, blindSpots,
 }}
 
-// tiedEntropy checks that tied tempering keeps the entropy H. The target is normal, so (z_K, ρ_K) is normal with a
-// covariance AAᵀ (see affineMap). Let q_j and sd_j be the standard deviations of dimension j in q⁰ and in the
-// posterior. Then det(AAᵀ) must be Π q_j², and the gap log p(x) − E[log p̂(x)] must be above ℓ(exp(ΔH/ℓ) − 1) − ΔH,
-// where ΔH is H(q⁰) − H(p(z|x)) = Σ_j log(q_j/sd_j). For other targets, too, tempering keeps H, because the flow
-// multiplies volumes by Π α_k^ℓ (see leapfrogThenCooling) and ρ₀ has the standard deviation Π 1/α_k (see flowEstimate).
+// tiedEntropy checks that a flow with tied tempering preserves the entropy H of (z, ρ). The target is normal, so (z_K,
+// ρ_K) is normal with a covariance AAᵀ (see affineMap). Let q_j and sd_j be the standard deviations of dimension j in
+// q⁰ and in the posterior. Then det(AAᵀ) must be Π q_j², and the gap log p(x) − E[log p̂(x)] must be above ℓ(exp(ΔH/ℓ) −
+// 1) − ΔH, where ΔH is H(q⁰) − H(p(z|x)) = Σ_j log(q_j/sd_j). For other targets, too, the flow preserves this entropy,
+// because it multiplies volumes by Π α_k^ℓ (see leapfrogThenCooling) and ρ₀ has the standard deviation Π 1/α_k (see
+// flowEstimate).
 func tiedEntropy(r *report) {
 	r.statement("", "tied tempering keeps the entropy: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)), for every K, ε and α; so, "+
 		"if the posterior is normal, the gap is at least ℓ(exp(ΔH/ℓ) − 1) − ΔH")
@@ -1380,9 +1381,9 @@ func tiedEntropy(r *report) {
 	}
 }
 
-// untiedOptimum checks that a flow with untied tempering can give p̂(x) = p(x) in every draw. In the three dimensions,
-// the standard deviation of q⁰ is r = 0.5, 3 and 100 times the standard deviation of the posterior. There are 100
-// draws.
+// untiedOptimum checks that a flow with untied tempering can give p̂(x) = p(x) in every draw. The check makes 100 draws
+// in three dimensions. In each dimension, the standard deviation of q⁰ is r times the standard deviation of the
+// posterior, where r is 0.5, 3 and 100.
 func untiedOptimum(r *report) {
 	r.statement("",
 		"untied tempering, K = 1, ε = √2·σ_posterior, s = 1/√2, α = √2/r per dimension: p̂(x) = p(x) in every draw")
@@ -1465,14 +1466,14 @@ type report struct {
 	failed         bool
 }
 
-// A measurement is the result for a quantity, in the case that is nearest to failing.
+// A measurement is the result of checking a quantity, in the case that came nearest to failing.
 type measurement struct {
 	quantity, result, where string
 	excess                  float64 // a larger excess is nearer to failing
 	cases                   int
 }
 
-// statement sets the claim. The argument equation contains the number and the label of the equation, or nothing.
+// statement sets the claim. The string equation is the number and the label of the equation, or empty.
 func (r *report) statement(equation, claim string) {
 	r.claim = strings.TrimSpace(equation + "  " + claim)
 }
@@ -1503,7 +1504,7 @@ func (r *report) vectors(got, want []float64, tolerance float64, format string, 
 	r.add(err <= tolerance, err-tolerance, measured, "=", expected, deviation, fmt.Sprintf(format, args...))
 }
 
-// compare requires a < b or a > b.
+// compare requires a < b if relation is "<", and a > b if it is ">".
 func (r *report) compare(a float64, relation string, b float64, format string, args ...any) {
 	excess := (a - b) / (math.Abs(a) + math.Abs(b))
 	if relation == ">" {
@@ -1512,7 +1513,7 @@ func (r *report) compare(a float64, relation string, b float64, format string, a
 	r.add(excess < 0, excess, number(a), relation, number(b), "", fmt.Sprintf(format, args...))
 }
 
-// estimate requires the given relation between want and a mean with standard error se; see the constant legend.
+// estimate requires that mean, whose standard error is se, has the given relation to want; see the constant legend.
 func (r *report) estimate(mean, se float64, relation string, want float64, format string, args ...any) {
 	z := (mean - want) / se
 	all := map[string]float64{"=": math.Abs(z) - zBound, "≤": z - zBound, "<": z + zBound, ">": zBound - z}
@@ -1807,7 +1808,7 @@ type target struct {
 }
 
 // targets returns two targets in two dimensions: hvaetest.Bimodal, which has two modes, and the Gaussian model for a
-// dataset of three points. With more points, the posterior would hardly overlap the prior.
+// dataset of three points. With more points, the posterior would hardly overlap q⁰.
 func targets() []target {
 	_, data, theta := points(2, 3)
 	bindBimodal := func(*tape) hvae.Target[float64] { return hvaetest.Bimodal }
@@ -1818,7 +1819,7 @@ func targets() []target {
 	}
 }
 
-// gaussianMethods contains methods of each kind in section 4.1, and HVAE with untied tempering.
+// gaussianMethods names methods of every kind from section 4.1, and HVAE with untied tempering.
 var gaussianMethods = strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb")
 
 // points returns n points x [d×n] simulated from the Gaussian model, their sufficient statistics, and the parameters Δ
@@ -1883,7 +1884,7 @@ func figure1(r *report, d int, method string) (o model.Outcome) {
 	return o
 }
 
-// affineMap returns A and b such that a flow with quadratic potential maps noise (ε, γ₀) to (z_K, ρ_K) = A·(ε, γ₀) + b.
+// affineMap returns A and b for a flow with quadratic potential, which maps the noise (ε, γ₀) to A·(ε, γ₀) + b.
 func affineMap(f *flow, q0 prior) (A matrix, b []float64) {
 	t, dims := q0.SD.Tape(), q0.SD.Rows()
 	noise := linalg.New[float64](2*dims, 2*dims+1) // columns: the zero vector, then the unit vectors

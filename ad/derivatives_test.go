@@ -256,8 +256,8 @@ func TestDerivativesOfEveryOperationAgainstFiniteDifferences(t *testing.T) {
 	}
 }
 
-// apply applies op to [2×2] operands: the first is a, and all others are b. It first converts operands that op does not
-// accept, such as negative numbers for Log. The result is [2×2].
+// apply applies op to [2×2] operands: the first is a, and all others are b. It first converts each operand to one that
+// op accepts, such as a positive number for Log. The result is [2×2].
 func (op operation) apply(a, b variable) variable {
 	x := []variable{a, b, b}[:len(op.shapes[0])]
 	if op.name == "Affine" {

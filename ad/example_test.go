@@ -39,8 +39,8 @@ func sin(a *ad.Var[float64]) *ad.Var[float64] {
 	return a.Tape().Record(y, sinRule{}, a)
 }
 
-// sinRule computes the adjoint ā = ȳ ⊙ cos a, where cos a = sin(a + π/2). Accumulate copies the contribution or adds
-// it to earlier contributions, so a rule manages no memory.
+// sinRule computes the adjoint ā = ȳ ⊙ cos a, where cos a = sin(a + π/2). Accumulate copies the contribution or adds it
+// to earlier contributions, so a rule need not manage memory.
 type sinRule struct{}
 
 func (sinRule) Pull(s *ad.Sweep[float64], y, ybar *ad.Var[float64]) {

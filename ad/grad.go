@@ -23,9 +23,9 @@ func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 }
 
 // Backward sets dst[i] to the gradient of the sum of the elements of y with respect to xs[i], and returns dst. If dst
-// is nil, Backward allocates it. Backward and Grad give the same bits, except where an element of a matrix product is a
-// sum of more than 192 terms. Backward panics if one of xs is a constant, if y and xs are not on the same tape, or if
-// dst[i] and xs[i] have different shapes. The matrices in dst must not overlap variables on the tape.
+// is nil, Backward allocates it. Backward and Grad return bit-identical gradients, except where an element of a matrix
+// product is a sum of more than 192 terms. Backward panics if one of xs is a constant, if y and xs are not on the same
+// tape, or if dst[i] and xs[i] have different shapes. The matrices in dst must not overlap variables on the tape.
 //
 // Backward leaves nothing on the tape. When a differentiation rule returns, Backward removes the variables that the
 // rule has recorded. Each adjoint is a separate matrix:
@@ -121,7 +121,7 @@ func (s *Sweep[T]) extend(last int) {
 	clear(s.nodes[old:])
 }
 
-// mark marks the variables with indices first to last that depend on a requested variable.
+// mark marks the variables with indices first to last that depend on a variable in xs.
 func (s *Sweep[T]) mark(first, last int) {
 	for _, v := range s.tape.vars[first : last+1] {
 		s.nodes[v.index-s.first].passes = v.rule != nil && slices.ContainsFunc(v.in, s.Wants)
@@ -201,9 +201,9 @@ func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 }
 
 // Result returns a variable with the shape of v and unspecified values, for a contribution to the adjoint of v. A rule
-// may use it instead of Tape.Result to avoid a copy: in Backward, the variable of the first contribution is the adjoint
-// itself. The rule must set the values of the variable and pass it to Accumulate before it makes another contribution
-// to v.
+// may use it instead of Tape.Result to avoid a copy: in Backward, the first contribution becomes the adjoint itself.
+// The rule must set the values of the variable and pass it to Accumulate before it makes another contribution to the
+// same adjoint.
 func (s *Sweep[T]) Result(v *Var[T]) *Var[T] {
 	n := s.node(v)
 	if n == nil || n.bar != nil || !s.inPlace {
@@ -220,8 +220,9 @@ func (s *Sweep[T]) Result(v *Var[T]) *Var[T] {
 func (s *Sweep[T]) adds(n *node[T]) bool { return s.inPlace && n.bar != nil }
 
 // handOver adds ȳ, summed or broadcast to the shape of v, to the adjoint of v. If this is the first contribution and
-// the shapes are equal, the matrix of ȳ becomes the adjoint of v, and y has no adjoint any more. Later contributions
-// to v overwrite the matrix. Therefore, the rule of y must neither read ȳ nor contribute to v after this call.
+// the shapes are equal, the matrix of ȳ becomes the adjoint of v, and y no longer has an adjoint. Later contributions
+// are added to this matrix. Therefore, after this call, the rule of y must neither read ȳ nor contribute to the adjoint
+// of v.
 func (s *Sweep[T]) handOver(v, y *Var[T]) {
 	from, to := s.node(y), s.node(v)
 	if to != nil && to.bar == nil && !to.requested && !from.requested && v.shape() == y.shape() {

@@ -7,8 +7,7 @@ import (
 )
 
 // A tape is a stack of variables, whose values are in chunks of memory. A top describes which variables and which
-// memory are in use. To remove the variables that were added since an earlier time, the tape restores the top of that
-// time.
+// memory are in use. To remove the variables that were added since an earlier top, the tape restores that top.
 type top[T linalg.Float] struct {
 	n    int // number of variables in use
 	next int // index of the first unused chunk

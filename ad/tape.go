@@ -52,7 +52,7 @@ type Rule[T linalg.Float] interface {
 
 // A Tape records operations in the order in which they run. The zero value is an empty tape, ready to use.
 type Tape[T linalg.Float] struct {
-	// KeepAll makes Recomputed keep the intermediate variables, so that FirstNonFinite finds them.
+	// KeepAll makes Recomputed keep the intermediate variables, so that FirstNonFinite checks them.
 	KeepAll bool
 
 	vars   []*Var[T]
@@ -77,8 +77,8 @@ func (t *Tape[T]) Reset() {
 // Len returns the number of variables on the tape.
 func (t *Tape[T]) Len() int { return t.n }
 
-// Matrix returns a rows × cols matrix with unspecified values. The caller fills it, for example with random noise.
-// The matrix is valid until the tape is reset, or until the running differentiation rule returns.
+// Matrix returns a rows × cols matrix with unspecified values. The caller fills it, for example with random noise. The
+// matrix is valid until the tape is reset, or, if a differentiation rule asks for it, until the rule returns.
 func (t *Tape[T]) Matrix(rows, cols int) linalg.Matrix[T] {
 	return linalg.Matrix[T]{Rows: rows, Cols: cols, Data: t.alloc(rows * cols)}
 }

@@ -74,7 +74,8 @@ func TestBackwardOverwritesItsDestinations(t *testing.T) {
 	}
 }
 
-// The rule of Add reuses the matrix of ȳ as the adjoint of the first operand. This must not change a requested ȳ.
+// The rule of Add reuses the matrix of ȳ as the adjoint of the first operand. This must not change ȳ if the caller
+// asked for it.
 func TestAdjointsOfRequestedIntermediateResults(t *testing.T) {
 	var tape Tape[float64]
 	x := tape.Leaf(linalg.Column(3.0))

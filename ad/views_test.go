@@ -94,8 +94,9 @@ func views(rng *rand.Rand, leaf variable) []linear {
 }
 
 func TestGradientsOfNestedViews(t *testing.T) {
-	// For a leaf x, the function views returns several variables. Their elements form a vector y = A·x. For F = Σ w·y²
-	// with weights w and a direction s, Grad and Backward must return ∇F = 2Aᵀ(w ⊙ y) and ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙ A·s).
+	// For a leaf x, the function views returns several variables. Their elements form a vector y = A·x. For F = Σ w·y²,
+	// where w are weights, and for a direction s, Grad and Backward must return ∇F = 2Aᵀ(w ⊙ y) and ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙
+	// A·s).
 	var tape Tape[float64]
 	for seed := range uint64(300) {
 		x, s := linalg.New[float64](4, 3), linalg.New[float64](4, 3)

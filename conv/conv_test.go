@@ -83,7 +83,7 @@ func far[T linalg.Float](got, want linalg.Matrix[T], tolerance float64) bool {
 	return false
 }
 
-// operands contains the operands of the convolution, its transpose and its weight gradient.
+// operands contains the operands of Conv, Transpose and WeightGradient.
 type operands[T linalg.Float] struct{ w, x, delta, outBias, inBias linalg.Matrix[T] }
 
 func randomOperands[T linalg.Float](rng *rand.Rand, g Geometry, batch int) operands[T] {

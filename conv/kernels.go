@@ -19,7 +19,7 @@ import (
 // Runs make Conv 5 to 16 % faster and Transpose 9 to 11 % faster. Vertical runs near the edges save 4 % of a training
 // step.
 
-// buffers holds the memory of short lists. Functions keep it on the stack, which saves allocations.
+// buffers holds memory for short lists. Functions keep it on the stack, which saves allocations.
 type buffers struct {
 	segments      [256]linalg.Segment
 	columns, rows [16]run

@@ -16,7 +16,7 @@ func Conv[T linalg.Float](g *Geometry, w, x, bias *ad.Var[T]) *ad.Var[T] {
 }
 
 // Transpose returns the transposed convolution y = Wᵀ ∗ Δ + b [In×B] for weights w [Taps×OutC], delta [Out×B] and bias
-// b [InC×1]. The bias may be nil. Generative networks use it to enlarge images. It takes about as long as Conv.
+// b [InC×1]. The bias may be nil. Generative networks enlarge images with Transpose, which takes about as long as Conv.
 func Transpose[T linalg.Float](g *Geometry, w, delta, bias *ad.Var[T]) *ad.Var[T] {
 	g.check("Transpose")
 	return gradient(w.Tape().Result(g.In(), delta.Cols()), g, input, form[T]{delta, w, nil}, bias)

@@ -107,7 +107,7 @@ to a target with two modes, print a table, and with -out draw trajectory.svg`)
 	return o, err
 }
 
-// run prints a table and then writes figures (-out), or serves a web page (-http).
+// run serves a web page (-http), or prints a table and then writes figures (-out).
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args)
 	if err != nil {
@@ -185,8 +185,8 @@ func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []mo
 	return rows, nil
 }
 
-// table returns the text to print for the last element of rows. If this row is the first row of its dimension, the text
-// begins with a header. If it is the last, the text ends with the maximum-likelihood estimate.
+// table returns the text to print for the last element of rows. For the first row of a dimension, the text begins with
+// a header. For the last row of a dimension, it ends with the maximum-likelihood estimate.
 func (o options) table(rows []model.Outcome) (text string) {
 	n := len(rows)
 	r := rows[n-1]
@@ -223,8 +223,8 @@ func errorChart(title string, rows []model.Outcome, families ...string) []byte {
 	return c.SVG()
 }
 
-// gapChart plots log p(D) − ELBO against K, with tied and with untied tempering, and the lower limit with tied
-// tempering.
+// gapChart plots the gap log p(D) − ELBO against K for tied and untied tempering, and the lower limit of the gap for
+// tied tempering.
 func gapChart(rows []model.Outcome) []byte {
 	c := plot.Chart{Title: "Does the bound tighten with K?", LogX: true, LogY: true}
 	c.XLabel = "number of leapfrog steps K"

@@ -209,7 +209,7 @@ func TestFiguresMatchTheResults(t *testing.T) {
 	}
 }
 
-// A longRow is the outcome of training a method for the given number of iterations.
+// A longRow is the outcome of training a method for some number of iterations.
 type longRow struct {
 	model.Outcome
 	Iterations int

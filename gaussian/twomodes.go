@@ -50,7 +50,7 @@ func compareModes(ctx context.Context, seed uint64, stdout io.Writer) error {
 }
 
 // summariseModes returns the mean and variance of log p̂, the percentage of draws that change mode, and the root mean
-// square of the coordinates of z_K relative to the nearest mode. It draws n samples in batches of 500.
+// square of the coordinates of z_K relative to the nearest mode. It makes n draws in batches of 500.
 func summariseModes(f model.TwoModesFlow, n int, rng *rand.Rand) (elbo, variance, changed, endSD float64) {
 	var logs []float64
 	squares := 0.0

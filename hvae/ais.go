@@ -46,8 +46,8 @@ func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*ran
 	return a.run(ctx, z, streams, func(i int) int { return a.Steps - i })
 }
 
-// run starts chains at z and applies the kernels with the numbers kernel(1), …, kernel(K−1). At each of the K states of
-// a chain, it adds log p^(k+1)(z)/p^k(z) = (log p_θ(x, z) − log q⁰(z))/K to log p̂_θ(x).
+// run starts chains at z and applies the kernels in the order kernel(1), …, kernel(K−1). At each of the K states of a
+// chain, it adds log p^(k+1)(z)/p^k(z) = (log p_θ(x, z) − log q⁰(z))/K to log p̂_θ(x).
 func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand, kernel func(i int) int) (
 	*Particles[T], []float64, error) {
 	p := a.start(z)
@@ -73,8 +73,8 @@ func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Ra
 }
 
 // Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011, section 4.4). Each
-// pass runs all kernels once. One pass is enough for large K. Call Forward and Reverse with other streams than Tune,
-// because their estimates are biased otherwise.
+// pass runs all kernels once. One pass is enough for large K. Do not pass the streams of Tune to Forward or Reverse,
+// because this would bias their estimates.
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
 	tuned := *a
@@ -105,7 +105,7 @@ type Particles[T linalg.Float] struct {
 	tape               *ad.Tape[T]      // for the computation of the next states
 }
 
-// start returns chains in the states z [ℓ×B]. It panics if a field of the AIS is missing or has an impossible value.
+// start returns chains in the states z [ℓ×B]. It panics if a field of the AIS is unset or invalid.
 func (a *AIS[T]) start(z linalg.Matrix[T]) *Particles[T] {
 	mustNotBeNil("AIS.Target", a.Target == nil)
 	if len(a.StepSizes) != a.Steps-1 || a.Steps > 1 && a.Leapfrogs < 1 {
@@ -115,7 +115,7 @@ func (a *AIS[T]) start(z linalg.Matrix[T]) *Particles[T] {
 	return a.at(new(ad.Tape[T]), z.Clone())
 }
 
-// at returns chains in the states z. It resets the tape t and copies the densities and gradients from it.
+// at returns chains in the states z. It resets the tape t, computes the densities and gradients on it, and copies them.
 func (a *AIS[T]) at(t *ad.Tape[T], z linalg.Matrix[T]) *Particles[T] {
 	t.Reset()
 	gradU, logJoint := evaluate(a.Target(t), t.Const(z))

@@ -99,7 +99,7 @@ func TestTunedKernelsAcceptTwoThirdsOfProposals(t *testing.T) {
 	}
 }
 
-// cliff returns a target p(x, z). For z < 1, p(x, z) is N(z | 0, 1). For z ≥ 1, log p(x, z) is the argument beyond.
+// cliff returns a target with p(x, z) = N(z | 0, 1) for z < 1, and log p(x, z) = beyond for z ≥ 1.
 func cliff(beyond float64) density {
 	return func(z *ad.Var[float64]) *ad.Var[float64] {
 		l := hvae.LogNormal(z)
@@ -137,7 +137,7 @@ func TestAISRejectsProposalsWithoutDensity(t *testing.T) {
 	}
 }
 
-// The settings in this test may come from a trained model, so they lead to an error and not to a panic.
+// The settings in this test may come from a trained model, so they must cause an error, not a panic.
 func TestAISReturnsAnErrorIfItCannotStart(t *testing.T) {
 	for want, change := range map[string]func(a *hvae.AIS[float64]){
 		"log q⁰(z) is NaN; neither may be NaN, and SD": func(a *hvae.AIS[float64]) { a.SD = linalg.Column(0.0) },

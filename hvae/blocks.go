@@ -41,8 +41,9 @@ type Block[T linalg.Float] struct {
 	constant func(linalg.Matrix[T]) *ad.Var[T] // puts a matrix on Tape as a constant (in diagnose, as a leaf)
 }
 
-// Var returns the value of parameter p on the tape of the block. In a step of a trainer of p, the result is a leaf.
-// Otherwise, it is a constant, for example if p belongs to a given model and only the variational prior is trained.
+// Var returns the value of parameter p on the tape of the block. During a step of a trainer that updates p, the result
+// is a leaf. Otherwise, it is a constant, for example if p belongs to a given model and only the variational prior is
+// trained.
 func (b *Block[T]) Var(p *Param[T]) *ad.Var[T] {
 	if i := slices.Index(b.params, p); i >= 0 {
 		return b.vars[i]
@@ -115,8 +116,8 @@ func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f fun
 }
 
 // Evaluate returns the value of a bound for each column of the batch, and the mean of these values; see Each. It
-// returns an error if ctx is done before the end, or if the mean is not finite. If the mean is not finite, the slice
-// values is valid, and the error names the first operation whose result is not finite.
+// returns an error if ctx is done before the end, or if the mean is not finite. If the mean is not finite, the returned
+// slice is valid, and the error names the first operation whose result is not finite.
 func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (
 	mean float64, values []float64, err error) {
 	p := evaluation[T](batch, seed)
@@ -149,8 +150,8 @@ func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEsti
 	return evidence, nil
 }
 
-// diagnose computes the blocks of a pass again, until a block has a sum of bounds or a gradient that is not finite. The
-// error begins with the text what and describes the first operation whose result is not finite.
+// diagnose computes the blocks of a pass again, until the sum of bounds or a gradient of a block is not finite. The
+// error consists of the string what and a description of the first operation whose result is not finite.
 func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string) error {
 	t := &ad.Tape[T]{KeepAll: true}
 	b := &Block[T]{Tape: t, constant: t.Leaf} // so that the tape records all operations

@@ -97,14 +97,14 @@ func shell(z *ad.Var[float64], first float64) *ad.Var[float64] {
 	return ad.AddConst(hvae.LogNormal(ad.Scale(ad.AddConst(radius, -2), 10)), math.Log(10))
 }
 
-// shift returns z after it has added the offset [1×B] or [1×1] to the first row.
+// shift returns z with the offset [1×B] or [1×1] to the first row.
 func shift(z, offset *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Stack(ad.Add(ad.RowRange(z, 0, 1), offset), ad.RowRange(z, 1, z.Rows()))
 }
 
 // fillShells fills column j of z [ℓ×B] with an exact draw from the posterior of shells. The density of the draw's
 // distance r from the centre of its shell is proportional to rˡ⁻¹ N(r | 2, 0.1²) and largest at r = mode. A multiple of
-// N(r | mode, 0.1²) bounds this density, so fillShells accepts or rejects proposals from N(mode, 0.1²).
+// N(r | mode, 0.1²) bounds this density, so fillShells draws r by rejection sampling with proposals from N(mode, 0.1²).
 func fillShells(rng *rand.Rand, z linalg.Matrix[float64], j int) {
 	n := float64(z.Rows - 1)
 	mode := 1 + math.Sqrt(1+n*0.01)

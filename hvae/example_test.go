@@ -88,8 +88,7 @@ func ExampleTrainer() {
 	// ELBO -4.117, log p(x) = -4.102 ± 0.002
 }
 
-// ppca is probabilistic principal component analysis of observations x [D×B]:
-// z ~ N(0, I), x | z ~ N(Wz + μ, σ²I).
+// ppca is probabilistic principal component analysis of observations x [D×B]: z ~ N(0, I), x | z ~ N(Wz + μ, σ²I).
 type ppca struct{ x, W, mu, sigma *ad.Var[float64] }
 
 func (p ppca) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {

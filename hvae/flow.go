@@ -72,7 +72,7 @@ func (f *Flow[T]) Inverse(end Phase[T]) Phase[T] {
 	return s.Phase
 }
 
-// check panics if a field of f is missing or impossible, or if the shapes of f and s do not fit.
+// check panics if a field of f is unset or invalid, or if the shapes of f and s do not match.
 func (f *Flow[T]) check(s Phase[T]) {
 	mustNotBeNil("Flow.Target", f.Target == nil)
 	if f.K < 0 {
@@ -86,7 +86,7 @@ func (f *Flow[T]) check(s Phase[T]) {
 	}
 }
 
-// LogDet returns log |det ∇H| = log Π α_k^ℓ [1×1] for ℓ = dims, which is (ℓ/2) log β₀ if the tempering is tied.
+// LogDet returns log |det ∇H| = log Π α_k^ℓ [1×1] for ℓ = dims. If the tempering is tied, this is (ℓ/2) log β₀.
 // Leapfrog steps do not contribute, because their Jacobians have determinant 1.
 func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	if f.Tempering.Alpha == nil {
@@ -103,7 +103,7 @@ func (f *Flow[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	return ad.Add(sumOfLogs(f.Tempering.MomentumSD, dims), f.LogDet(tape, dims))
 }
 
-// sumOfLogs returns Σ log v [1×1] over rows and dims dimensions. A single column of v stands for all dimensions.
+// sumOfLogs returns Σ log v [1×1] over the rows of v and dims dimensions. If v has one column, all dimensions use it.
 func sumOfLogs[T linalg.Float](v *ad.Var[T], dims int) *ad.Var[T] {
 	return ad.Scale(ad.Sum(ad.Log(v)), T(dims)/T(v.Cols()))
 }

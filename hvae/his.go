@@ -16,8 +16,8 @@ type Sample[T linalg.Float] struct {
 }
 
 // HIS runs Algorithm 1 (alg:his) with noise ε ~ N(0, I) and γ₀ ~ N(0, I), each [ℓ×B]. It computes z₀ ~ q⁰ from ε with
-// prior.Draw, sets ρ₀ = s·γ₀ ~ N(0, s²I), and applies the flow f to (z₀, ρ₀). Unless the tempering is untied, s =
-// 1/√β₀. The estimate p̂_θ(x) is a smooth function of the noise (equation 6, eqn:reparameterization).
+// prior.Draw, sets ρ₀ = s·γ₀ ~ N(0, s²I), and applies the flow f to (z₀, ρ₀). If the tempering is tied, s = 1/√β₀. The
+// estimate p̂_θ(x) is a smooth function of the noise (equation 6, eqn:reparameterization).
 func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T]) Sample[T] {
 	mustNotBeNil("the variational prior", prior == nil)
 	z0, logPrior := prior.Draw(epsilon)
@@ -58,9 +58,9 @@ func ReverseHIS[T linalg.Float](f *Flow[T], prior Density[T], z, rho *ad.Var[T])
 //	p̄ = p_θ(x, z_K) N(ρ_K | 0, I),
 //	q̄ = q⁰(z₀) N(ρ₀ | 0, s²I) / |det ∇H| = q⁰(z₀) N(γ₀ | 0, I) / (s^ℓ Π α_k^ℓ).
 //
-// Its mean is the evidence lower bound (ELBO), which training maximises. Equation 12 (eqn:H_ELBO_simplified) replaces
-// ½γ₀ᵀγ₀ by its mean ℓ/2. The package omits this variant: it has the same mean and gradients, but its exponential does
-// not estimate p_θ(x), and near a good fit it varies more.
+// The mean of log p̂_θ(x) is the evidence lower bound (ELBO), which training maximises. Equation 12
+// (eqn:H_ELBO_simplified) replaces ½γ₀ᵀγ₀ by its mean ℓ/2. The package omits this variant: it has the same mean and
+// gradients, but its exponential does not estimate p_θ(x), and near a good fit it varies more.
 func (s Sample[T]) LogEstimate() *ad.Var[T] {
 	logP := ad.Add(s.logJoint, LogNormal(s.End.Rho))
 	return ad.Add(ad.Sub(logP, ad.Add(s.logPrior, LogNormal(s.gamma0))), s.logVolume)

@@ -11,9 +11,9 @@ import (
 // An Evidence is an estimate of log p_θ(x) from L draws of p̂_θ(x). A draw diverges if its log p̂ is NaN, for example
 // because leapfrog steps overflow. A diverged draw counts as p̂ = 0, so E[Log] is still at most log p_θ(x).
 //
-// An Evidence does not show regions that no draw reaches. Compare it with AIS, another q⁰, or ReverseEstimate for
-// simulated x. Agreement is necessary, but not sufficient. To estimate the evidence of a given model, train by
-// ImportanceBound instead of the ELBO.
+// An Evidence does not reveal whether the draws miss a region. Compare it with AIS, another q⁰, or ReverseEstimate for
+// simulated x. A correct estimate agrees, but an incorrect one can agree, too. To estimate the evidence of a given
+// model, train by ImportanceBound instead of the ELBO.
 type Evidence struct {
 	Log float64 // log (1/L) Σ p̂ᵢ
 	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)), or NaN for L = 1. It is valid if TailShape < ½.
@@ -21,8 +21,9 @@ type Evidence struct {
 	ELBO          float64 // mean of log p̂ᵢ; NaN if a draw has diverged
 	// TailShape is the shape k̂ of a generalised Pareto distribution fitted to the tail, the largest min(L/5, 3√L) of
 	// the p̂ᵢ (Vehtari et al., Pareto smoothed importance sampling, 2024). For k̂ > ½, p̂ has infinite variance. TailShape
-	// is −Inf if the tail is constant to 0.1 %, +Inf if the largest p̂ᵢ is e⁷⁰⁰ times the first quartile of the tail,
-	// and NaN if L < 100 (too few), if Log is infinite, or if the quartile is not above the other p̂ᵢ.
+	// is −Inf if the tail is constant to within 0.1 %, and +Inf if the largest p̂ᵢ is e⁷⁰⁰ times the first quartile of
+	// the tail. It is NaN if L < 100, if Log is infinite, or if a p̂ᵢ below the tail is equal to the first quartile of
+	// the tail.
 	TailShape      float64
 	EffectiveDraws float64 // (Σ p̂ᵢ)²/Σ p̂ᵢ², from 1 (one draw dominates) to L (all p̂ᵢ are equal); 0 if Log is infinite
 	Draws          int     // L
@@ -30,7 +31,7 @@ type Evidence struct {
 }
 
 // TailLimit returns the largest TailShape of a reliable estimate, min(1 − 1/log₁₀ L, 0.7), such as 0.667 for L = 1,000.
-// If TailShape is greater, no practical L suffices. Vehtari et al. (2024) state this limit for smoothed p̂ᵢ.
+// If TailShape is greater than 0.7, no practical L suffices. Vehtari et al. (2024) state this limit for smoothed p̂ᵢ.
 // ImportanceEstimate does not smooth, so its StandardError requires k̂ < ½.
 func (e Evidence) TailLimit() float64 { return min(1-1/math.Log10(float64(e.Draws)), 0.7) }
 
@@ -64,9 +65,9 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 }
 
 // ReverseEstimate returns the estimate −log mean(1/p̂_θ(x)) of log p_θ(x), given log p̂_θ(x) from ReverseHIS or
-// AIS.Reverse. Each exact draw z has n = momenta adjacent estimates, with different momenta. ReverseEstimate averages
-// these estimates first, because only different z are independent. In the result, Draws is the number of z, TailShape
-// and EffectiveDraws describe the averages of 1/p̂_θ(x), and ELBO is an upper bound, too. NaN counts as 1/p̂_θ(x) = 0.
+// AIS.Reverse. The argument momenta is the number of adjacent estimates for each exact draw z. ReverseEstimate averages
+// them first, because only different z are independent. In the result, Draws is the number of z, TailShape and
+// EffectiveDraws describe the averages of 1/p̂_θ(x), and ELBO is an upper bound, too. NaN counts as 1/p̂_θ(x) = 0.
 func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 	if momenta < 1 || len(logEstimates)%momenta != 0 {
 		misuse("ReverseEstimate: %d estimates do not fit %d momenta for each z", len(logEstimates), momenta)

@@ -13,8 +13,9 @@ import (
 // 2, for example s = 1.5 for α_k = 1.5^(−1/K). For comparison, α_k = 0.9 means s = 1.7 for K = 5, but 8.2 for K = 20.
 //
 // The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1 (FixedTempering, FreeTempering). The flow then multiplies
-// volumes by Π α_k^ℓ = s^−ℓ, so the entropy H is constant: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)). A tied flow cannot narrow
-// q⁰ without widening ρ_K. If the posterior is normal and ΔH = H(q⁰) − H(p_θ(z|x)), every tied flow satisfies
+// volumes by Π α_k^ℓ = s^−ℓ, which preserves the sum of the entropies H of q⁰ and N(0, I): H(z_K, ρ_K) = H(q⁰) + H(N(0,
+// I)). A tied flow cannot narrow q⁰ without widening ρ_K. If the posterior is normal and ΔH = H(q⁰) − H(p_θ(z|x)),
+// every tied flow satisfies
 //
 //	log p_θ(x) − ELBO ≥ ℓ(exp(ΔH/ℓ) − 1) − ΔH.
 //

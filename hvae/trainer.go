@@ -11,9 +11,9 @@ import (
 )
 
 // A Trainer maximises the mean of a bound over batches of data by stochastic gradient ascent (Algorithm 2, alg:vi, and
-// equation 11, eqn:ELBO). The batch is divided into blocks, which are computed concurrently. Their bounds and gradients
-// are added in the order of the blocks, so results are bit-identical on any number of cores. The embedded Evaluator
-// evaluates bounds without changing parameters. A Trainer is not safe for concurrent use.
+// equation 11, eqn:ELBO). Each batch is divided into blocks, which are computed concurrently. Their bounds and
+// gradients are added in the order of the blocks, so results are bit-identical on any number of cores. The embedded
+// Evaluator evaluates bounds without changing parameters. A Trainer is not safe for concurrent use.
 type Trainer[T linalg.Float] struct {
 	Evaluator[T]
 	Bound Bound[T]

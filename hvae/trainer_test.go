@@ -42,8 +42,8 @@ func sampled(theta *hvae.Param[float64]) hvae.Bound[float64] {
 	}
 }
 
-// In float32, 1e8 + 1 = 1e8. Adding the slopes from left to right therefore gives 2, but most other orders give a
-// different sum. The parameter has 100,000 elements, so several goroutines add its gradients.
+// In float32, 1e8 + 1 = 1e8. Adding the numbers in slopes from left to right therefore gives 2, but most other orders
+// give a different sum. The parameter has 100,000 elements, so several goroutines add its gradients.
 func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
 	slopes, theta := []float32{1e8, 1, -1e8, 1, 1}, make([]float32, 100_000)
 	theta[0] = 1
@@ -128,8 +128,8 @@ func TestStepUpdatesExactlyTheParametersOfTheTrainer(t *testing.T) {
 	}
 }
 
-// ExampleTrainer_Restore continues a run bit for bit. Restore must also reject a state that does not fit the trainer,
-// without changing the trainer. The trainer must not share memory with a state.
+// ExampleTrainer_Restore tests that a restored run continues bit for bit. Restore must also reject a state that does
+// not fit the trainer, without changing the trainer. The trainer must not share memory with a state.
 func TestRestoreRejectsStatesThatDoNotFit(t *testing.T) {
 	var params hvae.Params[float64]
 	params.Add("a", linalg.Column(1.0, 2))
@@ -201,7 +201,8 @@ func TestNoiseIsSeparateForColumnsStepsSeedsAndEvaluations(t *testing.T) {
 	}
 }
 
-// If the context is done before a call or in the first block, the trainer must not compute other blocks or change.
+// If the context is done before a call or in the first block, the trainer must neither change nor compute further
+// blocks.
 func TestCancelledCallDoesNotChangeState(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for name, call := range map[string]func(tr *hvae.Trainer[float64], ctx context.Context) error{
@@ -233,8 +234,8 @@ func TestCancelledCallDoesNotChangeState(t *testing.T) {
 }
 
 // In each case, the bound is f(θ + shift) for column 4, counted from 0, and f(θ + 1) for all other columns. The error
-// of Step must contain the fields elbo and where of the case, and the parameter must not change. If the field elbo is
-// not empty, the error of Evaluate must contain both fields, too.
+// from Step must contain c.elbo and c.where, and the parameter must not change. Unless c.elbo is empty, the error from
+// Evaluate must contain both, too.
 func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 	steep := func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Div(x, ad.AddConst(ad.Square(x), 1e-310)) }
 	infinite := func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Add(x, x.Tape().Scalar(math.Inf(1))) }

@@ -105,8 +105,8 @@ func Copy[T Float](dst, a Matrix[T]) {
 }
 
 // With SIMD, the errors of Exp, Log, Tanh, Sigmoid, Softplus and SoftplusSigmoid are at most 2.5 units in the last
-// place in float32 and 2 in float64, for all arguments, including subnormal numbers. In plain Go, these functions
-// call package math in float64 and round each result once.
+// place in float32 and 2 in float64, also for subnormal numbers; for the exception a < −44 in float32, see Softplus. In
+// plain Go, these functions call package math in float64 and round each result once.
 
 // Exp sets dst = eᵃ, elementwise.
 func Exp[T Float](dst, a Matrix[T]) {
@@ -133,8 +133,8 @@ func Sigmoid[T Float](dst, a Matrix[T]) {
 }
 
 // Softplus sets dst = log(1 + eᵃ), elementwise. It does not overflow for large a and keeps its relative precision for
-// negative a, so log sigmoid(a) = −softplus(−a) is accurate for all a. In float32, the result is zero for a < −44, so
-// that gradients contain few subnormal numbers; see the comment on tail in internal/kernel/elementwise.go.
+// negative a, so log sigmoid(a) = −softplus(−a) is accurate. There is one exception: in float32, the result is zero for
+// a < −44, so that gradients contain few subnormal numbers; see the comment on tail in internal/kernel/elementwise.go.
 func Softplus[T Float](dst, a Matrix[T]) {
 	check2("Softplus", dst.Shape(), a.Shape())
 	kernel.Softplus(dst.Data, a.Data)

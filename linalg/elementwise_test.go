@@ -54,7 +54,8 @@ func compare[T Float](t *testing.T, got, want Matrix[T], tolerance float64, what
 	}
 }
 
-// An operation is an elementwise operation. The function do computes a matrix, and formula computes one element.
+// An operation is an elementwise operation to test. The function do computes a matrix, and formula computes one
+// element.
 type operation[T Float] struct {
 	name       string
 	operands   int

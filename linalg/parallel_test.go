@@ -39,7 +39,7 @@ func TestForDividesEveryLoopAmongTheCores(t *testing.T) {
 // fail panics. Tests search stack traces for its name.
 func fail() { panic("the body's value") }
 
-// recovered returns the value of the panic of f, or nil.
+// recovered returns the value with which f panics, or nil.
 func recovered(f func()) (value any) {
 	done := make(chan bool)
 	go func() { // runtime.Goexit ends this goroutine, not the test

@@ -17,7 +17,7 @@ import (
 )
 
 // logEvidence returns log p(x) = log ∫ p(x, z) dz for a model with one latent variable z. It computes the integral as a
-// sum over n + 1 points from −8 to 8.
+// sum over equidistant points from −8 to 8.
 func logEvidence(c model.Checkpoint, x linalg.Matrix[float32]) float64 {
 	const n, edge = 800, 8.0
 	z := linalg.New[float32](1, n+1)

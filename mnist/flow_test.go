@@ -9,7 +9,7 @@ import (
 	"hvae/linalg"
 )
 
-// A flowRun is a model of the experiment with a frozen decoder (experiment 1 of results/expectations.txt).
+// A flowRun is a model from the experiment with a frozen decoder (experiment 1 of results/expectations.txt).
 type flowRun struct {
 	Name       string    // such as k5-free; with another seed, k5-free-12345
 	Images     []float64 // ELBO of each test image
@@ -17,7 +17,7 @@ type flowRun struct {
 	S          float64   // learned s; 0 if the α_k determine s
 }
 
-// minus returns the mean over images of the ELBO of a minus the ELBO of b, and its standard error.
+// minus returns the difference between the ELBOs of a and b, averaged over images, and its standard error.
 func (a flowRun) minus(b flowRun) string {
 	var differences []float64
 	for i, elbo := range a.Images {
@@ -36,7 +36,7 @@ func (a flowRun) product() float64 {
 	return p
 }
 
-// The numbers of the experiment with a frozen decoder must agree with flow.jsonl.
+// The numbers in the README about the experiment with a frozen decoder must agree with flow.jsonl.
 func TestFrozenDecoderMatchesTheResults(t *testing.T) {
 	runs := map[string]flowRun{}
 	for _, r := range jsonLines[flowRun](t, string(read(t, "results/flow.jsonl"))) {

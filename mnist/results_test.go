@@ -131,7 +131,7 @@ func TestTablesInTheREADMEMatchTheResults(t *testing.T) {
 		sameWork := 150 * s.config.StepCost() / vae.config.StepCost()
 		shows(t, resultsREADME, "| `%s` |%s %.1f | %.1f |", row, columns(s), float64(bestELBO(s, 150)), float64(bestELBO(vae, sameWork)))
 	}
-	// run returns the columns for our run of the VAE in folder: the number of epochs, the ELBO and the NLL.
+	// run returns the columns for our VAE in a folder: the number of epochs, the ELBO and the NLL.
 	run := func(folder string) string {
 		r, err := readResult("results/" + folder)
 		noError(t, err)
@@ -216,7 +216,7 @@ type armRun struct {
 }
 
 // The table and the figure of runs at equal work must agree with worth.jsonl, which contains the evaluations of all
-// runs. In this file, the runs of each arm are in the same order of seeds.
+// runs. In this file, the seeds of each arm are in the same order.
 func TestTableOfEqualWorkMatchesTheResults(t *testing.T) {
 	arms := map[string][]armRun{}
 	for _, r := range jsonLines[armRun](t, string(read(t, "results/worth.jsonl"))) {
@@ -335,7 +335,8 @@ hvae-k1-none q 1 30 -62.00 60.00 –
 	}
 }
 
-// The differences of curves that are aligned at the end of the first plateau must agree with the metrics.
+// The differences in the README between curves that are aligned at the end of the first plateau must agree with the
+// metrics.
 func TestDifferencesOfAlignedCurvesMatchTheMetrics(t *testing.T) {
 	// curve returns the validation ELBOs of a run and the index of the first value above −195.
 	curve := func(row, seed string) (elbos []float64, leaves int) {

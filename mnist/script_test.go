@@ -71,7 +71,7 @@ type script struct {
 	text, action   string // arguments of the last command "at"
 }
 
-// A trigger is a writer that calls the function do when the field text has been printed for the first time.
+// A trigger is a writer that calls its function do once its text has been printed.
 type trigger struct {
 	printed bytes.Buffer
 	text    string

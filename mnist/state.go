@@ -30,7 +30,8 @@ const (
 	stateFormat = "hvae-mnist-state/4"
 )
 
-// A state holds all data for resuming a training run except the images. It is stored as gob, compressed with gzip.
+// A state holds all data for resuming a training run, apart from the images. It is stored as a gob, compressed with
+// gzip.
 type state struct {
 	Format     string
 	Settings   model.Settings

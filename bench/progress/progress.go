@@ -20,8 +20,8 @@ type Line struct {
 }
 
 // New returns a Line that prints to w. The argument done is the fraction of the work that was finished earlier, for
-// example by an interrupted run. The estimate of the remaining time ignores this work. Each line contains the text that
-// status returns for the time since the call to New.
+// example by an interrupted run. The estimate of the remaining time ignores this work. Each printed line contains the
+// text that status returns for the time since the call to New.
 func New(w io.Writer, done float64, status func(elapsed time.Duration) string) *Line {
 	return &Line{w: w, start: time.Now(), first: done, status: status, next: time.Second}
 }

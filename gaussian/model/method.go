@@ -96,8 +96,8 @@ func NewHVAE(data Data, K int, tempering string) *Method {
 }
 
 // NewPlanar returns the method of variational inference with a planar normalizing flow (Rezende and Mohamed,
-// Variational Inference with Normalizing Flows, 2015). The flow maps a draw z₀ from the prior N(0, I) of the model to
-// z_K by K layers
+// Variational Inference with Normalizing Flows, 2015). The flow maps a draw z₀ from the prior N(0, I) of the model
+// through K layers to z_K. A layer is
 //
 //	f(z) = z + û tanh(wᵀz + b)    (their equation 10; for û, see PlanarFlow).
 //
@@ -131,8 +131,9 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
 // PlanarFlow applies K planar layers with parameters u, w [d×1] and b [1×1] to the columns of z [d×n]. It returns z_K
 // [d×n] and the log determinants [1×n] of the Jacobian matrices ∂z_K/∂z. K must be at least 1.
 //
-// A layer is invertible if wᵀû ≥ −1. The appendix of Rezende and Mohamed therefore replaces u with û = u + (m − wᵀu)
-// w/‖w‖², where m = softplus(wᵀu) − 1. Hence wᵀû = m, and the determinant of a layer is (1 + m) − m tanh²(wᵀz + b) > 0.
+// With u in place of û, a layer is invertible if wᵀu ≥ −1. The appendix of Rezende and Mohamed therefore replaces u
+// with û = u + (m − wᵀu) w/‖w‖², where m = softplus(wᵀu) − 1. Hence wᵀû = m, and the determinant of a layer is (1 + m)
+// − m tanh²(wᵀz + b) > 0.
 func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]) {
 	wu := ad.Dot(w, u)
 	m := ad.AddConst(ad.Softplus(wu), -1)

@@ -52,9 +52,9 @@ func Determinant(m linalg.Matrix[float64]) float64 {
 	return det
 }
 
-// GradientError returns ‖g − d‖/‖d‖, where g and d are the gradients of the mean of f(params) with respect to all
-// parameters by automatic and by numerical differentiation. The function f must be smooth and draw the same noise in
-// each call.
+// GradientError returns ‖g − d‖/‖d‖ for the gradient of the mean of f(params) with respect to all parameters. Automatic
+// differentiation gives g, and numerical differentiation gives d. The function f must be smooth and draw the same noise
+// in each call.
 func GradientError(params []linalg.Matrix[float64],
 	f func(t *ad.Tape[float64], params []*ad.Var[float64]) *ad.Var[float64]) float64 {
 	var t ad.Tape[float64]

@@ -1,6 +1,6 @@
 // Package data provides the images of section 4.2 of the HVAE paper, the MNIST handwritten digits (LeCun, Cortes and
 // Burges). It downloads and reads MNIST's files, or reads other images of 28 × 28 pixels from files with the same names
-// and format. The code in synthetic.go draws images that need no files.
+// and format. The code in synthetic.go draws images without any files.
 package data
 
 import (
@@ -71,7 +71,8 @@ func Load(folder string, stderr io.Writer) (set Set, err error) {
 	return set, err
 }
 
-// LoadTest is like Load, but ten times faster. It sets Train and SHA256 only for the built-in images.
+// LoadTest is like Load, but does not read the training images, which takes most of the time. It sets Train and SHA256
+// only for the built-in images.
 func LoadTest(folder string, stderr io.Writer) (set Set, err error) {
 	set.Folder, err = locate(folder)
 	if err != nil {
@@ -154,8 +155,8 @@ var (
 	mnistDigest = "626406b879f816a1a33f889ac0273780bee64e9fe8de6a2e9686114d049e77d8" // Set.SHA256 of MNIST
 )
 
-// load reads the images of a file in the folder. If the file is missing, load downloads MNIST's file, unless the second
-// file of the folder, other, has images that are not MNIST's.
+// load reads the images of a file in the folder. If the file is missing, load downloads MNIST's file, unless the other
+// file in the folder has images that are not MNIST's.
 func (f file) load(folder string, other file, stderr io.Writer) (Images, error) {
 	images, err := f.read(folder)
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -160,7 +160,7 @@ func (e *estimator) streams(n int, purpose string, index ...int) (all []*rand.Ra
 }
 
 // tune sets the step sizes of the Markov kernels. It uses 16 validation images of the training run or, if the evaluated
-// images are simulated, 16 other simulated images. So all evaluated images have the same step sizes.
+// images are simulated, 16 other simulated images. The step sizes are the same for all evaluated images.
 func (e *estimator) tune(ctx context.Context) (err error) {
 	const n = 16
 	const kernels = 50 // if Steps is small, repeat the kernels until a chain has applied about this many kernels

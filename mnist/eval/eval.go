@@ -1,5 +1,5 @@
-// Package eval estimates the ELBO and the negative log-likelihood of a model by importance sampling, and bounds
-// log p(x) by annealed importance sampling. Read eval.go, then estimators.go (one image) and statistics.go.
+// Package eval estimates the ELBO and the negative log-likelihood of a model by importance sampling, and bounds log
+// p(x) by annealed importance sampling. Read eval.go, estimators.go (estimates for one image) and statistics.go.
 package eval
 
 import (
@@ -31,7 +31,8 @@ type Evaluation struct {
 	Data    string `json:"data"`       // name of the dataset, or "simulated"
 	Trained string `json:"trained_on"` // name of the training dataset; "" if the checkpoint lacks it
 
-	// TailShape and HeavyTails are undefined if any tail shape is not finite, for example with fewer than 100 samples.
+	// TailShape and HeavyTails are undefined if the tail shape of an image is not finite, as with fewer than 100
+	// samples.
 	TailShape  Number `json:"tail_shape"`         // of the importance weights (hvae.Evidence)
 	HeavyTails Number `json:"heavy_tails"`        // fraction of estimates with heavy tails, which are unreliable
 	Diverged   int    `json:"diverged,omitempty"` // number of samples that have diverged
@@ -79,8 +80,9 @@ type Options struct {
 }
 
 // Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if ctx is done, or if the
-// ELBO or the NLL is infinite. If o.Chains is positive, Evaluate tunes step sizes on the validation images of o.Set, so
-// o.Set must contain training images. If o.Set is nil, Evaluate tunes them on other simulated images.
+// ELBO or the NLL is infinite. If o.Chains is positive, Evaluate tunes the step sizes of the chains. It tunes them on
+// validation images, which it takes from the training images of o.Set. If o.Set is nil, it tunes them on simulated
+// images other than the evaluated images.
 func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writer) (Evaluation, error) {
 	began := time.Now()
 	estimates, err := estimateAll(ctx, &estimator{model: c, Options: o}, stderr)

@@ -106,7 +106,7 @@ func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 	}
 }
 
-// In this test, two images have three runs each. Standard errors must be computed from the two means over runs.
+// In this test, two images are evaluated in three runs. Standard errors must be computed from the two means over runs.
 func TestStandardErrorsAreOverImages(t *testing.T) {
 	of := func(lower, upper float64) estimate { return estimate{lower: lower, upper: upper} }
 	o := Options{Set: new(data.Set), N: 2, Runs: 3, Chains: 1}

@@ -138,7 +138,7 @@ func Best(all []Metrics) (best Metrics) {
 	return slices.MaxFunc(all, func(a, b Metrics) int { return cmp.Compare(a.ValELBO, b.ValELBO) })
 }
 
-// Ended returns the reason why training with these metrics has ended, or "" if it has not.
+// Ended returns the reason why a run with these metrics has ended, or "" if it has not.
 func Ended(all []Metrics, epochs, patience int) string {
 	switch n := len(all); {
 	case n >= epochs:

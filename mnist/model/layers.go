@@ -21,7 +21,7 @@ type param[T linalg.Float] struct {
 	mean, spread float64 // mean and standard deviation of the initial elements
 }
 
-// An axis holds the size of an axis of a tensor, and the stride between its elements in param.Value.Data.
+// An axis describes an axis of a tensor by its size and by the stride between its elements in param.Value.Data.
 type axis struct{ size, stride int }
 
 // newParam returns a parameter without elements. Its matrix and its tensor have the same layout.
@@ -55,8 +55,8 @@ func dense[T linalg.Float](name string, out, in int) layer[T] {
 	return layer[T]{weight: weight, bias: newParam[T](name+".bias", 0, 0, out)}
 }
 
-// convolution returns a layer for the convolution g if channels, the number of output channels of the layer, is g.OutC.
-// Otherwise, the layer is for the transpose of g. In both cases, the weight has the shape (g.OutC, g.InC, 5, 5).
+// convolution returns a layer with the given number of output channels. The layer applies the convolution g if channels
+// is g.OutC, and otherwise the transpose of g. In both cases, the weight has the shape (g.OutC, g.InC, 5, 5).
 func convolution[T linalg.Float](name string, g *conv.Geometry, channels int) layer[T] {
 	spread := 1 / math.Sqrt(float64(g.In()+g.Out()))
 	weight := newParam[T](name+".weight", 0, spread, g.OutC, g.InC, g.KernelH, g.KernelW)
@@ -82,7 +82,7 @@ const (
 	hidden   = 450             // size of the output of encoder.hidden and of decoder.hidden
 )
 
-// A Network is the encoder, the decoder and the flow of a model. On and Const put it on a tape.
+// A Network is the encoder, the decoder and the flow of a model. The methods On and Const put a copy of it on a tape.
 type Network[T linalg.Float] struct {
 	Config   Config
 	encoder  struct{ conv1, conv2, conv3, hidden, mean, std layer[T] }
@@ -135,7 +135,7 @@ var inf = math.Inf(1)
 // New returns a network with its initial parameters. Weights are drawn from N(0, 1/(n_in + n_out)), where n_in and
 // n_out are the sizes of the layer's input and output, for example 28·28 and 14·14·16 in conv1. The decoder's last bias
 // is outputBias, and all other biases are zero. The flow starts with ε = 0.2 (or Config.Eps), α_k = 0.9 (or
-// Config.Alpha), 1/β₀ = 1.5 for fixed tempering, and s = Π 1/α_k for untied tempering.
+// Config.Alpha), 1/β₀ = 1.5 for fixed tempering, and the standard deviation s = Π 1/α_k of ρ₀ for untied tempering.
 func New[T linalg.Float](c Config, outputBias float64, seed uint64) *Network[T] {
 	n := describe[T](c)
 	n.decoder.deconv3.bias.mean = outputBias
@@ -170,7 +170,7 @@ func (n *Network[T]) params() (all []*param[T]) {
 	return all
 }
 
-// Params returns the parameters in the order of their tensors in a checkpoint.
+// Params is like params, but returns the hvae.Param of each parameter.
 func (n *Network[T]) Params() (all []*hvae.Param[T]) {
 	for _, p := range n.params() {
 		all = append(all, &p.Param)
@@ -183,7 +183,7 @@ func (n *Network[T]) SetEncoderAndDecoder(other *Network[T]) {
 	n.encoder, n.decoder = other.encoder, other.decoder
 }
 
-// On returns a copy of the network on a tape. The argument record, such as the method Var of a block, returns the
+// On returns a copy of the network on a tape. The function record, for example the method Var of a block, returns the
 // variable of a parameter on this tape. The copy is valid until the tape is reset.
 func (n Network[T]) On(record func(p *hvae.Param[T]) *ad.Var[T]) *Network[T] {
 	for _, l := range n.layers() {

@@ -68,7 +68,7 @@ func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 	return ad.Reshape(ad.Scale(ad.SumTo(ad.Reshape(logs, images, L), images, 1), 1/T(L)), 1, images)
 }
 
-// VAEBound returns an estimate [1×B] of the evidence lower bound of a VAE for each image, without momentum:
+// VAEBound returns an estimate [1×B] of the evidence lower bound of a VAE for each image. It uses no momentum:
 //
 //	log p_θ(x|z₀) − KL(q(z₀|x) ‖ N(0, I)),
 //
@@ -86,7 +86,7 @@ func repeat[T linalg.Float](v *ad.Var[T], L int) *ad.Var[T] {
 }
 
 // Draw runs Algorithm 1 for images x [784×B], with mean and std [ℓ×B] from Encode, and with the noise ε and γ₀ [ℓ×B].
-// If x, mean and std have one column, it serves all columns of noise. Without a flow, p̂_θ(x) = p_θ(x, z₀)/q(z₀|x).
+// If x, mean and std have one column, it is used for all columns of noise. Without a flow, p̂_θ(x) = p_θ(x, z₀)/q(z₀|x).
 func (n *Network[T]) Draw(x, mean, std, epsilon, gamma0 *ad.Var[T]) hvae.Sample[T] {
 	return hvae.HIS(n.Flow(x), hvae.DiagonalNormal[T]{Mean: mean, SD: std}, epsilon, gamma0)
 }

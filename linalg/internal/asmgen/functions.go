@@ -2,7 +2,8 @@ package main
 
 import "math"
 
-// Constants of the functions below. The keys are the sizes of an element in bytes: 4 for float32 and 8 for float64.
+// The functions below use these constants. The keys of the maps are the sizes of an element in bytes: 4 for float32 and
+// 8 for float64.
 var (
 	mantissaBits = map[int]int{4: 23, 8: 52}
 	exponentBias = map[int]float64{4: 127, 8: 1023}
@@ -63,7 +64,7 @@ func (f *formula) polynomial(coefficients []float64, x *value) *value {
 	return p
 }
 
-// reduce returns n, the integer nearest to x/log 2, the value rest = x − n·log2High, and a value whose lowest bits,
+// reduce returns the integer n nearest to x/log 2, and rest = x − n·log2High. The lowest bits of its third result,
 // interpreted as an integer, are bias + n. To round x/log 2 to an integer, it adds the large number m, which is 1.5·2²³
 // + bias in float32 and 1.5·2⁵² + bias in float64.
 func (f *formula) reduce(x *value, bias float64) (n, rest, bits *value) {

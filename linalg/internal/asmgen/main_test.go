@@ -26,7 +26,7 @@ func TestCheckedInFilesAreTheOutputOfTheGenerator(t *testing.T) {
 	}
 }
 
-// TestKernelsChangeNoPointerArgument checks that kernels change no arguments except the counter of quad tiles. The
+// TestKernelsChangeNoPointerArgument checks that kernels change no arguments except a counter in quad tiles. The
 // garbage collector may scan the arguments after a kernel has returned, and a changed pointer might be invalid.
 func TestKernelsChangeNoPointerArgument(t *testing.T) {
 	found := false
@@ -45,7 +45,7 @@ func TestKernelsChangeNoPointerArgument(t *testing.T) {
 	}
 }
 
-// TestInstructionsUseAllOperands checks that each instruction which both architectures have uses all its operands.
+// TestInstructionsUseAllOperands checks that each instruction common to both architectures uses all its operands.
 func TestInstructionsUseAllOperands(t *testing.T) {
 	for _, code := range []string{"RETURN y", "ADD y", "ADD y, y, y", "MOVE other, y", "LOOP y", "MULTIPLY y, y"} {
 		for _, arch := range []*architecture{amd64, arm64} {
@@ -103,8 +103,8 @@ func TestWordsMatchTheirComments(t *testing.T) {
 	}
 }
 
-// TestAVX2KernelsUseNoAVX512Registers checks the kernels in the table of AVX2. On a processor without AVX-512, a kernel
-// with AVX-512 registers would crash the program.
+// TestAVX2KernelsUseNoAVX512Registers checks the registers of the kernels in the AVX2 table. On a processor without
+// AVX-512, a kernel with AVX-512 registers would crash the program.
 func TestAVX2KernelsUseNoAVX512Registers(t *testing.T) {
 	generated := files()
 	checked := 0

@@ -7,7 +7,8 @@ package main
 // They do not use masks, because the load of a row would overlap the masked store of the preceding row, and would
 // have to wait until the store has completed.
 
-// A rowKernel describes a row kernel. In the formula doc, x_i is row i of the operand x, or element i if x is a column.
+// A rowKernel describes a row kernel. The field doc is a formula, in which x_i is row i of the operand x, or element i
+// if x is a column.
 type rowKernel struct {
 	name, doc string
 	emit      func(w *assembler)
@@ -46,7 +47,8 @@ func rows(arch *architecture) string {
 }
 
 // blocks emits code that processes a row in blocks of adjacent columns, widest blocks first. The function f emits code
-// for a block of n columns. The code subtracts n from the register cols and adds 8·n to the given registers.
+// for a block of n columns. After each block, the code subtracts n from the register cols and adds 8·n to the given
+// registers.
 func (w *assembler) blocks(widths []int, f func(n int), addresses ...string) {
 	for i, n := range widths {
 		w.comment("Blocks of %d columns.", n)
@@ -149,8 +151,8 @@ func (w *assembler) addColumns(n int) {
 		w.addFourColumns()
 		return
 	}
-	// Register p + i holds products of row 2s + i or, with four lanes, products of rows i and i + 2, one row in each
-	// half.
+	// With two lanes, register p + i holds products of row 2s + i. With four lanes, it holds products of row i in its
+	// first half and of row i + 2 in its second half.
 	const p, a, temp, column = 2, 4, 5, 6
 	load := func(part, row string, i, r int) {
 		w.setVectors(8, n)

@@ -64,9 +64,9 @@ var tall = shape{16, 1}
 //
 // In a training step of the HVAE (K = 5, minibatches of 100) with AVX-512, tiles of 8×3, 8×2 and 16×1 perform most of
 // the multiply-adds. The other tiles are for the edges of matrices and for other models. Tiles with five rows are for
-// the first layer of the encoder, whose images have one channel and whose kernel has five rows. These tiles reduce the
-// time of the transpose and the weight gradient of this layer by a fifth. With blocks of four images, quad and partial
-// tiles of 16 rows save a tenth of the time of the other convolutions.
+// the first layer of the encoder, where images have one channel and filters have five rows. These tiles reduce the time
+// of the transpose and the weight gradient of this layer by a fifth. With blocks of four images, quad and partial tiles
+// of 16 rows save a tenth of the time of the other convolutions.
 var (
 	avx512 = &isa{name: "AVX512", bytes: 64, count: 32, vectors: 3, partialWidth: 15, peakSums: 12, tiles: [kinds][]shape{
 		full:    slices.Concat(grid(3, 1, 4, 5), []shape{{8, 2}, {8, 3}, tall}),

@@ -66,8 +66,9 @@ func (w *assembler) tile(s shape, kind tileKind) {
 		"C is in registers 0 to %d and B in registers %d to %d. Elements of A are in the registers after B.",
 		sums-1, sums, sums+s.vectors-1)
 	if w.isa == avx512 && kind == full && s.rows == 8 {
-		// C arrives while the kernel computes the products. This matters for gradients of large weight matrices, where C does
-		// not fit into the cache and the number of steps is small. A step of an HVAE with K = 1 takes 7 % less time.
+		// This loads C into the cache while the kernel computes the products. It matters for gradients of large weight
+		// matrices, where C does not fit into the cache and the number of steps is small. It makes a training step of
+		// an HVAE with K = 1 faster by 7 %.
 		w.comment("Prefetch C.")
 		w.code("MOVE @c, c; MOVE @cRow, cRow")
 		w.loadVectors("c", s, kind)

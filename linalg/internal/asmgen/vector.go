@@ -130,7 +130,7 @@ func (w *assembler) shift(a, n, d int) {
 // arrangement returns the suffix of an arm64 vector register, such as S4 for four float32 elements.
 func (w *assembler) arrangement() string { return map[int]string{4: "S4", 8: "D2"}[w.size] }
 
-// maskRegister is the number of the AVX2 register that holds the mask for partial vectors. For AVX-512, it is in K1.
+// maskRegister is the number of the AVX2 register that holds the mask for partial vectors. The AVX-512 mask is in K1.
 const maskRegister = 15
 
 // load emits an instruction that loads a vector from an address into register r. If w.masked is set, elements outside
@@ -207,7 +207,7 @@ func (w *assembler) setMask(n, temp string) {
 	w.op("VMOVDQU (%s), %s", temp, w.v(maskRegister))
 }
 
-// maskData emits a table from which AVX2 kernels load masks: 32 bytes whose bits are all 1, then 32 zeros.
+// maskData emits a table from which AVX2 kernels load masks: 32 bytes with the value 255, then 32 zero bytes.
 func (w *assembler) maskData() {
 	w.WriteByte('\n')
 	for i := range 8 {
@@ -223,8 +223,8 @@ type constant struct {
 }
 
 // constantOperand returns the assembly operand for a constant, and adds the constant to w.constants if it is new. In
-// the table of constants, each constant has 8 bytes on amd64 and a whole vector on arm64. On arm64, the address of
-// the table is in the register constants.
+// the table of constants, each constant occupies 8 bytes on amd64 and a whole vector on arm64. On arm64, the register
+// named constants holds the address of the table.
 func (w *assembler) constantOperand(c constant) string {
 	if !slices.Contains(w.constants, c) {
 		w.constants = append(w.constants, c)

@@ -7,7 +7,8 @@ import (
 
 // The functions in this file implement the functions of package linalg with the same names. The plain Go loops define
 // the results, but SIMD kernels may round differently. The first argument receives the result and may be the same slice
-// as an operand. All slices must have the same length. A function panics if the capacity of an operand is too small.
+// as an operand. All slices must have the same length, but a function panics only if the capacity of an operand is too
+// small.
 
 // elementwiseArgs holds the arguments of an elementwise kernel. The kernel writes its result to y. The kernel of
 // SoftplusSigmoid also writes b, and the kernel of Adamax also writes b and c.
@@ -59,7 +60,7 @@ func MulAdd[T Float](y, a, b, c []T) {
 	}
 }
 
-// Scale sets y = s·a. It adds −0, because x + (−0) is x, even if x is −0.
+// Scale sets y = s·a. The shift is −0, because x + (−0) is x, even if x is −0.
 func Scale[T Float](y []T, s T, a []T) { scaleShift(y, s, a, T(math.Copysign(0, -1))) }
 
 // AddConst sets y = a + t.
@@ -98,8 +99,8 @@ func apply[T Float](kernel32, kernel64 int, y, a []T, f func(float64) float64) {
 }
 
 // runFunction runs the SIMD kernel with index kernel32 (float32) or kernel64 (float64) if SIMD kernels are in use. It
-// reports whether it ran the kernel. For fewer than 512 float64 elements, it uses AVX2 instead of AVX-512, with the
-// same bits, because on a Xeon of 2023, a few AVX-512 instructions reduced the clock frequency by 5 % for a whole
+// reports whether it ran the kernel. For fewer than 512 float64 elements, it uses AVX2 instead of AVX-512, which gives
+// the same bits. On a Xeon from 2023, a few AVX-512 instructions reduced the clock frequency by 5 % for a whole
 // training step of the Gaussian model.
 func runFunction[T Float](kernel32, kernel64 int, y, b, a []T) bool {
 	if level == levelNone {

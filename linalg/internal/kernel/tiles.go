@@ -20,7 +20,7 @@ type tileArgs struct {
 	add   int // 1 to add to C, else 0
 }
 
-// A tileKernel describes the kernel for tiles of rows × vectors, at position index in the table of all kernels.
+// A tileKernel is a kernel for tiles of a fixed size, with its index in the table of all tile kernels.
 type tileKernel struct{ rows, vectors, index int }
 
 // A tileLookup is a table. Element [r][v] is the kernel for the tallest tile with v vectors and at most r rows.
@@ -125,7 +125,7 @@ func (c *Contraction[T]) quads(args tileArgs, s *kernelSet, j int) {
 }
 
 // strip computes a strip of n vectors that starts at column j of group g. The struct args is passed by value, because
-// pointers stored through a *tileArgs would move the contraction to the heap.
+// storing pointers through a *tileArgs would make the contraction escape to the heap.
 func (c *Contraction[T]) strip(args tileArgs, tiles *tileLookup, g, j, n int) {
 	args.b = unsafe.Pointer(&c.B[g*c.BGroup+j])
 	for i := 0; i < c.Rows; {
