@@ -414,7 +414,7 @@ func flowEstimate(r *report) {
 // homogeneousFlow checks that a flow without tempering gives nearly the same p̂(x) as no flow. The leapfrog step
 // "discretizes the Hamiltonian dynamics", which conserve the energy U(z) + ½ρᵀρ. Leapfrog steps conserve this energy up
 // to O(ε²). Without tempering, the dynamics are homogeneous in time, so log p̂(x) = log p(x, z₀) − log q⁰(z₀) + O(ε²).
-// If ε is halved and the length Kε = 2 of the trajectory does not change, the term O(ε²) must be divided by four.
+// If ε is halved for a fixed length Kε = 2 of the trajectory, the term O(ε²) must shrink by a factor of four.
 //
 // Therefore a homogeneous flow "yields a high-variance estimator of the normalizing constants even if r^{k,opt} is
 // used". Here, the target is N(0, I/16) in two dimensions, much narrower than q⁰. Without tempering, p̂(x) must have the
@@ -1457,8 +1457,8 @@ func blindSpots(r *report) {
 // zBound is the largest difference, in standard errors, that the tests attribute to chance.
 const zBound = 4.5
 
-// A report prints a statement and its measurements, and fails the test if a relation does not hold. The arguments
-// format and args of most methods give the name of the measured quantity, or "case: quantity".
+// A report prints a claim of the paper and the measurements that check it, and fails the test if a measurement does not
+// confirm the claim. In most methods, format and args form the name of a measured quantity, or "case: quantity".
 type report struct {
 	t              *testing.T
 	printed, claim string         // printed is the statement as printed in the paper, if it does not hold
@@ -1713,7 +1713,8 @@ func drawWithNoise(t *tape, f *flow, q0 prior, n int, rng *rand.Rand) (
 	return hvae.HIS(f, q0, epsilon, gamma0), epsilon, gamma0
 }
 
-// logEstimates returns n draws of log p̂ for the flow of a scheme and variationalPrior. n must be a multiple of 500.
+// logEstimates returns n draws of log p̂, for the flow of scheme s and q⁰ = variationalPrior. n must be a multiple of
+// 500.
 func logEstimates(s scheme, target target, n int, seed uint64) (all []float64) {
 	rng := random.Stream(seed, s.String())
 	var t tape

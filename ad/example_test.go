@@ -48,7 +48,7 @@ func (sinRule) Pull(s *ad.Sweep[float64], y, ybar *ad.Var[float64]) {
 	s.Accumulate(a, ad.Mul(ybar, sin(ad.AddConst(a, math.Pi/2))))
 }
 
-// A new operation can be differentiated to any order, because its differentiation rule consists of operations.
+// A new operation can be differentiated to any order, because its differentiation rule is itself built from operations.
 func ExampleRule() {
 	var tape ad.Tape[float64]
 	x := tape.Leaf(linalg.Column(1.0))

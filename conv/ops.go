@@ -35,8 +35,8 @@ type form[T linalg.Float] [3]*ad.Var[T]
 // Positions of the variables in a form.
 const output, weights, input = 0, 1, 2
 
-// gradient sets y to the gradient of the form f = ⟨δ, W ∗ X⟩ with respect to its variable f[position], and adds the
-// bias unless it is nil. It does not read f[position]. It records y on the tape, and returns y.
+// gradient sets y to the gradient of the trilinear form ⟨δ, W ∗ X⟩ with respect to its argument f[position], and adds
+// the bias unless it is nil. It does not read f[position]. It records y on the tape, and returns y.
 func gradient[T linalg.Float](y *ad.Var[T], g *Geometry, position int, f form[T], bias *ad.Var[T]) *ad.Var[T] {
 	var b linalg.Matrix[T]
 	if bias != nil {

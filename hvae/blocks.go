@@ -108,8 +108,9 @@ func evaluation[T linalg.Float](batch Batch, seed uint64) pass[T] {
 	return pass[T]{batch: batch, noise: random.NewBatch(seed, "algorithm 2 evaluation")}
 }
 
-// Each calls f for each block of a batch, possibly concurrently. The parameters are constants. The seed determines the
-// noise. The variables of a block are valid until f returns. If ctx is done, Each stops and returns ctx.Err().
+// Each calls f for each block of a batch, possibly concurrently. On the tapes of the blocks, all parameters are
+// constants. The seed determines the noise. The variables of a block are valid until f returns. If ctx is done, Each
+// stops and returns ctx.Err().
 func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f func(b *Block[T])) error {
 	_, err := e.each(ctx, evaluation[T](batch, seed), func(b *Block[T]) float64 { f(b); return 0 })
 	return err

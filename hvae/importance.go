@@ -32,7 +32,7 @@ type Evidence struct {
 
 // TailLimit returns the largest TailShape of a reliable estimate, min(1 − 1/log₁₀ L, 0.7), such as 0.667 for L = 1,000.
 // If TailShape is greater than 0.7, no practical L suffices. Vehtari et al. (2024) state this limit for smoothed p̂ᵢ.
-// ImportanceEstimate does not smooth, so its StandardError requires k̂ < ½.
+// ImportanceEstimate does not smooth them, so its StandardError is reliable only if TailShape < ½.
 func (e Evidence) TailLimit() float64 { return min(1-1/math.Log10(float64(e.Draws)), 0.7) }
 
 // ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L ≥ 1 draws of log p̂_θ(x) (Burda,

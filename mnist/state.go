@@ -19,7 +19,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// The names of files in the folder of a run. From stateFile, the program can restore all other files.
+// The names of files in the folder of a run. The program can restore all other files from stateFile.
 const (
 	stateFile   = "state.gob.gz"
 	modelFile   = "model.safetensors" // weights after the best epoch

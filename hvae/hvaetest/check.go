@@ -64,7 +64,7 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 	forward := func(s []float64) []float64 { return apply(s, (*hvae.Flow[float64]).Forward) }
 	for _, s := range orNormal(points, 1, 2*dims) {
 		end := linalg.Column(forward(s)...)
-		// Inverse must not amplify rounding errors, so the check multiplies its argument H(z, ρ) by 1 + 10⁻⁹h.
+		// The factor 1 + 10⁻⁹h imitates rounding errors in H(z, ρ), which Inverse must not amplify.
 		if err := compare("H⁻¹(H(z, ρ))", s, s, func(h float64) []float64 {
 			moved := end.Clone()
 			linalg.Scale(moved, 1+1e-9*h, end)

@@ -28,7 +28,8 @@ func join(header string, data []byte) []byte {
 	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), []byte(header), data)
 }
 
-// withoutDigest returns the parts of a checkpoint whose digest has another key, so that changes are not detected.
+// withoutDigest returns the header and the data of a checkpoint. The header stores the digest under a wrong key, so
+// that changes are not detected.
 func withoutDigest() (header string, data []byte) {
 	header, data = split(testCheckpoint().Encode())
 	return strings.Replace(header, `"sha256"`, `"digest"`, 1), data

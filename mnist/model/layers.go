@@ -183,8 +183,8 @@ func (n *Network[T]) SetEncoderAndDecoder(other *Network[T]) {
 	n.encoder, n.decoder = other.encoder, other.decoder
 }
 
-// On returns a copy of the network on a tape. The function record, for example the method Var of a block, returns the
-// variable of a parameter on this tape. The copy is valid until the tape is reset.
+// On returns a copy of the network whose parameters are variables on a tape. The function record, for example the
+// method Var of a block, returns the variable for a parameter. The copy is valid until the tape is reset.
 func (n Network[T]) On(record func(p *hvae.Param[T]) *ad.Var[T]) *Network[T] {
 	for _, l := range n.layers() {
 		l.w, l.b = record(&l.weight.Param), record(&l.bias.Param)

@@ -84,8 +84,8 @@ var (
 	}}
 )
 
-// The field general lists the general registers that kernels may use. On amd64, SP and BP are missing, because they
-// belong to the stack. On arm64, R18 and R27 to R31 are missing, because the platform and Go reserve them.
+// The field general lists the general-purpose registers that kernels may use. It excludes SP and BP on amd64, the stack
+// pointer and the frame pointer, and R18 and R27 to R31 on arm64, which the platform and Go reserve.
 var (
 	amd64 = &architecture{goarch: "amd64", sets: []*isa{avx512, avx2}, args: "DI", column: 0,
 		general: strings.Fields("AX BX CX DX SI R8 R9 R10 R11 R12 R13 R14 R15")}

@@ -5,7 +5,7 @@ import (
 	"math/big"
 )
 
-// The functions below compute in math/big with at least 160 bits. They are the oracle for the float64 kernels.
+// The functions below use math/big with a precision of at least 160 bits. They are the oracle for the float64 kernels.
 
 const bigPrecision = 160
 
