@@ -3,13 +3,13 @@
 //	Caterini, Doucet, Sejdinovic: Hamiltonian Variational Auto-Encoder, NeurIPS 2018.
 //
 // Each section of this file begins with the list of its functions. A function states a claim of the paper and checks
-// the claim. Its comment quotes the paper without the subscripts θ and φ. Shared helpers are at the end.
+// the claim. Its comment quotes the paper without the subscripts θ and φ. Helpers are at the end.
 //
 //	go test -v -run Paper .          prints the statements with the measured numbers
 //	go test -v -run 'Paper/2.3' .    prints section 2.3 (section 3: 'Paper/^3')
 //
-// Most checks of Algorithm 1 use the flows returned by schemes. These flows have K = 0, 1, 2 or 5 steps and no,
-// fixed or free tempering. The target is hvaetest.Bimodal unless the comment on the check names another target.
+// Most checks of Algorithm 1 use the flows that the function schemes describes. They have K = 0, 1, 2 or 5 steps, and
+// fixed, free or no tempering. The target is hvaetest.Bimodal unless the comment on the check names another target.
 //
 // A statistical check draws thousands of samples and computes z = (mean − expectation)/(standard error). The seeds are
 // fixed, so the results do not change. With other seeds, a check of a true equation fails with probability 7·10⁻⁶.
@@ -98,8 +98,8 @@ var section21 = section{"2.1", "Unbiased likelihood and evidence lower bound est
 	gradientIsUnbiased,
 }}
 
-// estimateIsUnbiased checks equation 1, ∫ p̂(x) q(u|x) du = p(x): the mean of p̂(x) must be p(x). For each pair of a
-// density from targets and a flow from schemes, the check draws p̂(x) 40,000 times.
+// estimateIsUnbiased checks equation 1, ∫ p̂(x) q(u|x) du = p(x): the mean of p̂(x) must be p(x). The check draws p̂(x)
+// 40,000 times for each combination of a target (see targets) and a flow (see schemes).
 func estimateIsUnbiased(r *report) {
 	r.statement("(1) eq:unbiased", "the expectation of p̂(x) is p(x)")
 	for _, target := range targets() {
@@ -143,7 +143,7 @@ func standardFramework(r *report) {
 //	p̂(x) = 1/L Σᵢ p(x, zᵢ)/q(zᵢ|x),   Var p̂ = Var(p/q)/L.
 //
 // The paper says: "|L_ELBO(θ, φ; x) − L(θ; x)| decreases as the variance of p̂(x) decreases". The weights p/q are 64,000
-// draws of p̂(x) from Algorithm 1 with K = 2 and fixed tempering. The check uses the same draws for all L.
+// single estimates of p(x) from Algorithm 1 with K = 2 and fixed tempering. They are the same for all L.
 func importanceWeighting(r *report) {
 	r.statement("", "IWAE: L samples divide the variance of p̂(x) by L, and the bound increases with L")
 	bimodal := targets()[0]
@@ -246,7 +246,7 @@ func gradientIsUnbiased(r *report) {
 }
 
 // Section 2.2 describes estimates of p(x) from Markov chains. This project implements only one of them: annealed
-// importance sampling (AIS). Two claims are not checked, because no code of this project depends on them:
+// importance sampling (AIS). Two claims are not checked in general, because no code in this project depends on them:
 //   - The optimal reverse kernels r^opt minimise the variance of p̂(x), and equation 4 is the resulting estimate (Del
 //     Moral, Doucet and Jasra, 2006). The estimate of equation 4 is E[p̂(x) | z_K], where p̂(x) is from equation 3. In
 //     section 2.3, flowEstimate checks equation 4 for deterministic kernels.
@@ -302,7 +302,7 @@ func aisKernels(r *report) {
 	}
 }
 
-// aisBounds checks that AIS gives a lower and an upper bound on log p(x). The estimate of AIS is equation 3,
+// aisBounds checks that AIS gives a lower and an upper bound on log p(x). Equation 3 gives the estimate of AIS,
 //
 //	p̂(x) = p(x, z_K) Π_k r^k(z_k|z_{k+1}) / (q⁰(z₀) Π_k q^k(z_k|z_{k−1})),
 //
@@ -370,8 +370,8 @@ func flowDensity(r *report) {
 	}
 }
 
-// flowEstimate checks that Algorithm 1 computes the estimate p̂(x) of equations 5 and 6. (Equation 5 is equation 4 for
-// the pair (z, ρ) instead of z.) The first quotient is from equation 5, and the second quotient is from equation 6:
+// flowEstimate checks that Algorithm 1 computes the estimate p̂(x) of equations 5 and 6. (Equation 5 is equation 4 with
+// (z, ρ) in place of z.) Equation 5 gives the first quotient below, and equation 6 the second:
 //
 //	p̂(x) = p̄(x, z_K, ρ_K)/q^K(z_K, ρ_K) = p̄(x, H(z₀, ρ₀))/q⁰(z₀, ρ₀) · Π_k |det ∇Φ^k|,
 //	p̄(x, z, ρ) = p(x, z) N(ρ|0, I).
@@ -414,7 +414,7 @@ func flowEstimate(r *report) {
 // homogeneousFlow checks that a flow without tempering gives nearly the same p̂(x) as no flow. The leapfrog step
 // "discretizes the Hamiltonian dynamics", which conserve the energy U(z) + ½ρᵀρ. Leapfrog steps conserve this energy up
 // to O(ε²). Without tempering, the dynamics are homogeneous in time, so log p̂(x) = log p(x, z₀) − log q⁰(z₀) + O(ε²).
-// If ε is halved for a fixed length Kε = 2 of the trajectory, the term O(ε²) must shrink by a factor of four.
+// If ε is halved for a trajectory of fixed length Kε = 2, the term O(ε²) must shrink by a factor of four.
 //
 // Therefore a homogeneous flow "yields a high-variance estimator of the normalizing constants even if r^{k,opt} is
 // used". Here, the target is N(0, I/16) in two dimensions, much narrower than q⁰. Without tempering, p̂(x) must have the
@@ -487,10 +487,10 @@ func temperingExplores(r *report) {
 
 // leapfrogStep checks that a leapfrog step implements equations 7 to 9,
 //
-//	ρ̃ = ρ − ε/2 ⊙ ∇U(z),   z′ = z + ε ⊙ ρ̃,   ρ′ = ρ̃ − ε/2 ⊙ ∇U(z′),
+//	ρ̃ = ρ − ε/2 ⊙ ∇U(z),   z′ = z + ε ⊙ ρ̃,   ρ′ = ρ̃ − ε/2 ⊙ ∇U(z′).
 //
-// with a different step size in each dimension. The expected values are from numerical derivatives of U. The paper says
-// that the step "has unit Jacobian since each equation describes a shear transformation". The step must also be
+// Each dimension has a different step size. The expected values are computed from numerical derivatives of U. The paper
+// says that the step "has unit Jacobian since each equation describes a shear transformation". The step must also be
 // reversible: from (z′, −ρ′), another step must lead to (z, −ρ).
 func leapfrogStep(r *report) {
 	r.statement("(7) to (9) eqn:lf1 to eqn:lf3",
@@ -512,8 +512,8 @@ func leapfrogStep(r *report) {
 //	√β_k = ((1 − 1/√β₀)·k²/K² + 1/√β₀)⁻¹.
 //
 // (In the authors' MNIST code, 1/β_k, not 1/√β_k, is quadratic in k.) The paper says: "we multiply the momentum output
-// of each leapfrog step by α_k ∈ (0, 1)". With free tempering, the α_k are parameters, and β₀ = Π_k α_k². If the α_k
-// are equal to the α_k of fixed tempering, free tempering must therefore have the same β₀ as fixed tempering.
+// of each leapfrog step by α_k ∈ (0, 1)". With free tempering, the α_k are parameters, and β₀ = Π_k α_k². Free
+// tempering with the α_k of fixed tempering must therefore also have its β₀.
 func inverseTemperatures(r *report) {
 	r.statement("Algorithm 1, alg:his",
 		"fixed tempering: 1/√β_k is quadratic in k; free tempering: β₀ = Πα_k²; 0 < β₀ < … < β_K = 1")
@@ -598,11 +598,12 @@ var section3 = section{"3", "Stochastic Variational Inference", []func(r *report
 	surrogateObjective, sameGradient, simplifiedVariance, replacedTerms, averageGradient, trainingIncreasesELBO,
 }}
 
-// surrogateObjective checks that the surrogate objective L_ELBO(θ, φ) is at most the objective. In equations 10 and 11,
+// surrogateObjective checks that the surrogate objective L_ELBO(θ, φ) is at most the objective. Equations 10 and 11 are
 //
 //	θ* = argmax E_{x~ν_D}[log p_θ(x)],   L_ELBO(θ, φ) = E_{x~ν_D}[L_ELBO(θ, φ; x)] ≤ E_{x~ν_D}[log p_θ(x)],
 //
-// ν_D is the empirical distribution of the observations x. The check has seven observations, each with a separate z:
+// where ν_D is the empirical distribution of the observations x. The check has seven observations, each with a separate
+// z:
 //
 //	z ~ N(0, 1),   x|z ~ N(z + Δ, σ²),   q⁰(z|x) = N(w(x − Δ), s²),
 //	p(x) = N(x | Δ, 1 + σ²),   p(z|x) = N((x − Δ)/(1 + σ²), σ²/(1 + σ²)).
@@ -642,7 +643,7 @@ func surrogateObjective(r *report) {
 }
 
 // simplified returns two estimates of the ELBO [1×B]: S, the right side of equation 12, and S′, in which the entropy of
-// q⁰ replaces −log q⁰(z₀). The sample s is from a tied flow and a normal q⁰, and epsilon is the noise of z₀.
+// q⁰ replaces −log q⁰(z₀). The sample s is from a flow with tied tempering and a normal q⁰; epsilon is the noise of z₀.
 //
 //	S  = log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2,
 //	S′ = S − ½εᵀε + ℓ/2.
@@ -674,13 +675,13 @@ func sameGradient(r *report) {
 	}
 }
 
-// simplifiedVariance checks when S, the right side of equation 12, has a smaller variance than log p̂. The difference
-// log p̂ − S = ½γ₀ᵀγ₀ − ℓ/2 gives
+// simplifiedVariance checks in which cases S, the right side of equation 12, varies less than log p̂. The difference log
+// p̂ − S = ½γ₀ᵀγ₀ − ℓ/2 gives
 //
 //	Var(S) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).
 //
-// The paper calls this step Rao-Blackwellisation, which replaces a whole estimate with its conditional expectation. But
-// equation 12 replaces only the term ½γ₀ᵀγ₀, which is correlated with the other terms. Training is not affected,
+// The paper calls the use of S Rao-Blackwellisation, which replaces a whole estimate with its conditional expectation.
+// But equation 12 replaces only the term ½γ₀ᵀγ₀, which is correlated with the other terms. Training is not affected,
 // because the gradients are the same.
 //   - For U = ½ω²z² and one ε < 2/ω for all steps, the leapfrog steps conserve ½ρ² + ½ω²(1 − ε²ω²/4)z², and cooling
 //     multiplies this energy by at least α_k². So the final energy is at least ½γ₀², the covariance is at most 0, and
@@ -765,7 +766,7 @@ func replacedTerms(r *report) {
 // averageGradient checks that automatic differentiation gives the gradients that Algorithm 2 needs. For fixed noise,
 // the mean of log p̂ over a batch is a smooth function of θ and φ. The distribution of the noise does not depend on θ
 // and φ, so the expected gradient of this mean is the gradient of the ELBO. Automatic differentiation must agree with
-// numerical differentiation for every parameter of the methods of section 4.1, and of the flows returned by schemes.
+// numerical differentiation for every parameter of the methods of section 4.1, and of the flows that schemes describes.
 func averageGradient(r *report) {
 	r.statement("Algorithm 2, alg:vi", "the gradient of the average ELBO is its derivative in every parameter θ and φ")
 	for _, s := range schemes() {
@@ -798,8 +799,8 @@ func averageGradient(r *report) {
 }
 
 // trainingIncreasesELBO checks that Algorithm 2 increases the ELBO. Each step updates θ ← UpdateTheta(∇_θ L̂, θ) and φ ←
-// UpdatePhi(∇_φ L̂, φ), where L̂ is the average estimate of the ELBO over a batch. For each method of section 4.1, 500
-// steps with 30 points in two dimensions must increase the ELBO by at least 30 nats.
+// UpdatePhi(∇_φ L̂, φ), where L̂ is the mean ELBO estimate over a batch. For each method of section 4.1, 500 steps with
+// 30 points in two dimensions must increase the ELBO by at least 30 nats.
 func trainingIncreasesELBO(r *report) {
 	r.statement("Algorithm 2, alg:vi", "training increases the ELBO")
 	for _, name := range gaussianMethods {
@@ -972,8 +973,8 @@ func vbBound(r *report) {
 //	log q_K(z_K) = log q⁰(z₀) − log |det ∂z_K/∂z₀|.
 //
 // The check computes the expected z_K in scalar arithmetic, and the expected determinant from a numerical Jacobian. For
-// p̂(D) = p(D, z_K)/q_K(z_K), it also checks E[p̂(D)] = p(D). It does not hold without the factor ½ in the data term of
-// log p(D, z_K). The authors' code omits this factor.
+// p̂(D) = p(D, z_K)/q_K(z_K), it also checks E[p̂(D)] = p(D). This equation does not hold without the factor ½ in the
+// data term of log p(D, z_K). The authors' code omits this factor.
 func planarFlow(r *report) {
 	r.statement("", "planar flow: equations (10) and (13) of Rezende and Mohamed")
 	const b = 0.7
@@ -1072,8 +1073,8 @@ func figure1a(r *report) {
 }
 
 // figure1b checks the paper's statement "the tempered methods perform better than their non-tempered counterparts". In
-// a run with d = 2 and N = 1000, the method without tempering must have more than ten times the error in σ of the
-// method with tempering, and a smaller ELBO. In our stored results, tempering must reduce the error for every d ≥ 2.
+// a run with d = 2 and N = 1000, the error in σ must be more than ten times as large without tempering as with it, and
+// the ELBO must be smaller. In our stored results, tempering must reduce the error for every d ≥ 2.
 func figure1b(r *report) {
 	r.statement("figure 1b, fig:temp_vs_no_temp",
 		"tempering reduces the error: a run with d = 2 and N = 1000, and the stored results")
@@ -1120,8 +1121,8 @@ func bernoulliPixels(r *report) {
 
 // networks checks the numbers of parameters. The inference network has "three convolutional layers, each with filters
 // of size 5 × 5 and a stride of 2", with 16, 32 and 32 feature maps, and a "hidden dimension n_h = 450". The generative
-// network "mirrors this structure in reverse". The flow adds only ε and either β₀ or α, because these parameters need
-// not be "outputs of the inference network". (A test of package mnist/model compares the networks with PyTorch.)
+// network "mirrors this structure in reverse". The flow adds only ε and either β₀ or α, because here these parameters
+// are not "outputs of the inference network". (A test in package mnist/model compares the networks with PyTorch.)
 func networks(r *report) {
 	r.corrected("", `"the generative network, or encoder"`,
 		"the number of weights follows from the layers; the generative network is the decoder")
@@ -1203,8 +1204,7 @@ func stochasticBinarisation(r *report) {
 
 // trainingProtocol checks that training uses the paper's settings: "ℓ = 64", "Adamax with learning rate 10⁻³", and
 // "early stopping by halting the training procedure if there is no improvement in the loss on validation data over 100
-// epochs". (The test TestTrainingEndsPatienceEpochsAfterTheFirstBest of package mnist/model checks when training
-// stops.)
+// epochs". (TestTrainingEndsPatienceEpochsAfterTheFirstBest in package mnist/model checks when training stops.)
 func trainingProtocol(r *report) {
 	r.statement("",
 		"ℓ = 64, learning rate 10⁻³, and training stops after 100 epochs without a better validation ELBO")
@@ -1289,7 +1289,7 @@ func posteriorCovariance(r *report) {
 	r.compare(slices.Max(end), ">", 0.3, "largest |r| of z_K")
 }
 
-// correlations returns |r| for each pair of rows of z whose elements of sd are below 0.9, where r is the correlation.
+// correlations returns the absolute correlation |r| of each pair of rows of z, except rows where sd is 0.9 or more.
 func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 	var units [][]float64 // the rows, centred and divided by their norm
 	for j := range z.Rows {
@@ -1352,11 +1352,10 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow, and evidence
 }}
 
 // tiedEntropy checks that a flow with tied tempering preserves the entropy H of (z, ρ). The target is normal, so (z_K,
-// ρ_K) is normal with a covariance AAᵀ (see affineMap). Let q_j and sd_j be the standard deviations of dimension j in
-// q⁰ and in the posterior. Then det(AAᵀ) must be Π q_j², and the gap log p(x) − E[log p̂(x)] must be above ℓ(exp(ΔH/ℓ) −
-// 1) − ΔH, where ΔH is H(q⁰) − H(p(z|x)) = Σ_j log(q_j/sd_j). For other targets, too, the flow preserves this entropy,
-// because it multiplies volumes by Π α_k^ℓ (see leapfrogThenCooling) and ρ₀ has the standard deviation Π 1/α_k (see
-// flowEstimate).
+// ρ_K) is normal with covariance AAᵀ (see affineMap). Let q_j and sd_j be the standard deviations of q⁰ and of the
+// posterior in dimension j. Then det(AAᵀ) must be Π q_j², and the gap log p(x) − E[log p̂(x)] must be above ℓ(exp(ΔH/ℓ)
+// − 1) − ΔH, where ΔH is H(q⁰) − H(p(z|x)) = Σ_j log(q_j/sd_j). For other targets, too, the flow preserves this
+// entropy, because it multiplies volumes by Π α_k^ℓ and ρ₀ has the standard deviation Π 1/α_k.
 func tiedEntropy(r *report) {
 	r.statement("", "tied tempering keeps the entropy: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)), for every K, ε and α; so, "+
 		"if the posterior is normal, the gap is at least ℓ(exp(ΔH/ℓ) − 1) − ΔH")
@@ -1382,8 +1381,8 @@ func tiedEntropy(r *report) {
 }
 
 // untiedOptimum checks that a flow with untied tempering can give p̂(x) = p(x) in every draw. The check makes 100 draws
-// in three dimensions. In each dimension, the standard deviation of q⁰ is r times the standard deviation of the
-// posterior, where r is 0.5, 3 and 100.
+// in three dimensions. The standard deviation of q⁰ is r times the standard deviation of the posterior: r is 0.5, 3 and
+// 100 in the three dimensions.
 func untiedOptimum(r *report) {
 	r.statement("",
 		"untied tempering, K = 1, ε = √2·σ_posterior, s = 1/√2, α = √2/r per dimension: p̂(x) = p(x) in every draw")
@@ -1425,9 +1424,9 @@ func reverseEstimates(r *report) {
 	}
 }
 
-// blindSpots checks estimates of log p(x) = 0 from 20,000 draws without a flow, for two bad choices of q⁰. If q⁰ covers
-// only one of two modes, the forward estimate must be −log 2, and the reverse estimate must be 0. If q⁰ is ten times as
-// wide as the posterior, the forward estimate must be 0, and the reverse estimate must be too large.
+// blindSpots checks forward and reverse estimates of log p(x) = 0 from 20,000 draws without a flow, for two choices of
+// q⁰. If q⁰ covers only one of two modes, the forward estimate must be −log 2, and the reverse estimate must be 0. If
+// q⁰ is ten times as wide as the posterior, the forward estimate must be 0, and the reverse estimate must be above 0.
 func blindSpots(r *report) {
 	r.statement("", "forward estimates are too small if q⁰ misses a mode; reverse estimates are too large if q⁰ is wide")
 	var t tape
@@ -1458,7 +1457,7 @@ func blindSpots(r *report) {
 const zBound = 4.5
 
 // A report prints a claim of the paper and the measurements that check it, and fails the test if a measurement does not
-// confirm the claim. In most methods, format and args form the name of a measured quantity, or "case: quantity".
+// confirm the claim. In most methods, format and args form the name of the quantity, or "case: quantity".
 type report struct {
 	t              *testing.T
 	printed, claim string         // printed is the statement as printed in the paper, if it does not hold
@@ -1466,7 +1465,7 @@ type report struct {
 	failed         bool
 }
 
-// A measurement is the result of checking a quantity, in the case that came nearest to failing.
+// A measurement is the check of a quantity. Of several cases, it keeps the one nearest to failing.
 type measurement struct {
 	quantity, result, where string
 	excess                  float64 // a larger excess is nearer to failing
@@ -1616,9 +1615,9 @@ type scheme struct {
 	PerLayer  bool   // whether each step has separate step sizes
 }
 
-// schemes returns schemes with no, fixed and free tempering for each of K = 0, 1, 2 and 5. For K > 1, there are two
-// schemes for each kind of tempering. All steps of the first scheme have the same step sizes, and each step of the
-// second scheme has separate step sizes.
+// schemes returns schemes without tempering, with fixed tempering and with free tempering, for each of K = 0, 1, 2 and
+// 5. For K > 1, there are two schemes for each kind of tempering. All steps of the first scheme have the same step
+// sizes, and each step of the second scheme has separate step sizes.
 func schemes() (all []scheme) {
 	for _, K := range []int{0, 1, 2, 5} {
 		for _, tempering := range []string{"none", "fixed", "free"} {
@@ -1671,7 +1670,8 @@ func (s scheme) flowOf(target hvae.Target[float64], epsilon, alpha, momentumSD v
 	return f
 }
 
-// Flow returns the flow of the scheme with the parameters that s.values returns. The standard deviation of ρ₀ is 1.4.
+// Flow returns the flow with the parameters from s.values. For fixed and untied tempering, ρ₀ has standard deviation
+// 1.4.
 func (s scheme) Flow(t *tape, target hvae.Target[float64], dims int) *flow {
 	epsilon, alpha := s.values(dims)
 	return s.flowOf(target, t.Leaf(epsilon), t.Leaf(alpha), t.Leaf(linalg.Column(1.4)))
@@ -1713,8 +1713,7 @@ func drawWithNoise(t *tape, f *flow, q0 prior, n int, rng *rand.Rand) (
 	return hvae.HIS(f, q0, epsilon, gamma0), epsilon, gamma0
 }
 
-// logEstimates returns n draws of log p̂, for the flow of scheme s and q⁰ = variationalPrior. n must be a multiple of
-// 500.
+// logEstimates returns n draws of log p̂, for the flow of scheme s and variationalPrior. n must be divisible by 500.
 func logEstimates(s scheme, target target, n int, seed uint64) (all []float64) {
 	rng := random.Stream(seed, s.String())
 	var t tape
@@ -1820,7 +1819,7 @@ func targets() []target {
 	}
 }
 
-// gaussianMethods names methods of every kind from section 4.1, and HVAE with untied tempering.
+// gaussianMethods lists methods of each kind in section 4.1, and HVAE with untied tempering.
 var gaussianMethods = strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb")
 
 // points returns n points x [d×n] simulated from the Gaussian model, their sufficient statistics, and the parameters Δ
@@ -1966,7 +1965,7 @@ func leapfrogByHand(target hvae.Target[float64], epsilon []float64) (lf1, lf2, l
 	return kick, drift, kick
 }
 
-// onTape converts f, a function of phases in dims dimensions, to a function of vectors (z, ρ) with 2·dims elements.
+// onTape converts f, a function of a phase (z, ρ) in dims dimensions, to a function of vectors with 2·dims elements.
 func onTape(dims int, f func(t *tape, s phase) phase) func(s []float64) []float64 {
 	return func(s []float64) []float64 {
 		var t tape

@@ -180,7 +180,8 @@ func along[R any](p *problem, v []float64, s float64, f func() R) R {
 	return r
 }
 
-// difference approximates f′(0) up to O(h⁴) by Richardson extrapolation of central differences with steps h and h/2.
+// difference approximates f′(0) with an error O(h⁴) by Richardson extrapolation of central differences with steps h and
+// h/2.
 func difference(f func(s float64) float64, h float64) float64 {
 	central := func(h float64) float64 { return (f(h) - f(-h)) / (2 * h) }
 	return (4*central(h/2) - central(h)) / 3
@@ -256,8 +257,8 @@ func TestDerivativesOfEveryOperationAgainstFiniteDifferences(t *testing.T) {
 	}
 }
 
-// apply applies op to [2×2] operands: the first is a, and all others are b. It first converts each operand to one that
-// op accepts, such as a positive number for Log. The result is [2×2].
+// apply applies op to [2×2] operands: the first is a, and all others are b. It first converts each operand to a matrix
+// that op accepts, such as one with positive elements for Log. The result is [2×2].
 func (op operation) apply(a, b variable) variable {
 	x := []variable{a, b, b}[:len(op.shapes[0])]
 	if op.name == "Affine" {

@@ -159,8 +159,8 @@ func (tanh[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, AddConst(Neg(Square(y)), 1))
 }
 
-// Softplus returns y = log(1 + eᵃ). The adjoint is ā = ȳ ⊙ sigmoid(a). If a is live, Softplus computes sigmoid(a)
-// from the same exponential and records it as a second operand of y.
+// Softplus returns y = log(1 + eᵃ). The adjoint is ā = ȳ ⊙ sigmoid(a). If a is live, Softplus also computes sigmoid(a),
+// which needs no second exponential, and records it as an operand of y.
 func Softplus[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	if !a.live {
@@ -190,7 +190,7 @@ func (sigmoid[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 }
 
 // sigmoidGradient sets y = g ⊙ (σ − σ²), records y and returns it. If σ = Sigmoid(x) and g is the adjoint of σ, then y
-// is the adjoint of x. The adjoints of g and σ are ḡ = ȳ ⊙ (σ − σ²) and σ̄ = ȳ ⊙ g ⊙ (1 − 2σ).
+// is the adjoint of x. The rule of y computes ḡ = ȳ ⊙ (σ − σ²) and the contribution ȳ ⊙ g ⊙ (1 − 2σ) to σ̄.
 func sigmoidGradient[T linalg.Float](y, g, sigma *Var[T]) *Var[T] {
 	linalg.SigmoidGradient(y.Value, g.Value, sigma.Value)
 	return sigma.tape.Record(y, slope[T]{}, g, sigma)

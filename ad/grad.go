@@ -177,9 +177,9 @@ func (s *Sweep[T]) propagate(first, last int) {
 // Wants reports whether the adjoint of v is needed. It returns false if v is nil.
 func (s *Sweep[T]) Wants(v *Var[T]) bool { return s.node(v) != nil }
 
-// Accumulate adds g to the adjoint of v. The adjoint does not share memory with g, so g may be any variable on the
-// tape, such as ȳ or an operand. If the adjoint of v is not needed, Accumulate does nothing. Otherwise it panics if g
-// and v have different shapes.
+// Accumulate adds g to the adjoint of v. Unless g is from Result, the adjoint does not share memory with g, so g may be
+// any variable on the tape, such as ȳ or an operand. If the adjoint of v is not needed, Accumulate does nothing.
+// Otherwise it panics if g and v have different shapes.
 func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 	n := s.node(v)
 	if n == nil {
@@ -277,7 +277,7 @@ func (s *Sweep[T]) accumulateMatMulTB(v, a, b *Var[T]) {
 	}
 }
 
-// isColumnOf reports whether v has one column and g has several columns of the same length.
+// isColumnOf reports whether v has one column, g has several columns, and both have the same number of rows.
 func (v *Var[T]) isColumnOf(g *Var[T]) bool {
 	return v.Cols() == 1 && v.Rows() == g.Rows() && g.Cols() > 1
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // A tape is a stack of variables, whose values are in chunks of memory. A top describes which variables and which
-// memory are in use. To remove the variables that were added since an earlier top, the tape restores that top.
+// memory are in use. To remove the variables that were added after a top was saved, the tape restores that top.
 type top[T linalg.Float] struct {
 	n    int // number of variables in use
 	next int // index of the first unused chunk
@@ -20,7 +20,7 @@ const (
 	line       = 64 / 4  // float32 elements in a cache line; each matrix starts on a new cache line
 )
 
-// variable returns a new constant at the top of the tape. The caller must set its Value.
+// variable returns a new Var at the top of the tape, a constant. The caller must set its Value.
 func (t *Tape[T]) variable() *Var[T] {
 	if t.n == len(t.vars) {
 		t.vars = append(t.vars, &Var[T]{tape: t, index: t.n})
@@ -46,7 +46,7 @@ func (t *Tape[T]) alloc(n int) []T {
 	return s
 }
 
-// A pool holds unused adjoints of Backward. Element i of the pool contains adjoints whose memory has 2ⁱ elements.
+// A pool holds unused adjoints of Backward. List i of the pool contains adjoints whose memory has 2ⁱ elements.
 type pool[T linalg.Float] [bits.UintSize][]*Var[T]
 
 // class returns the index in a pool for adjoints with n elements, the smallest i with 2ⁱ ≥ n.

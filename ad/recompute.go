@@ -6,9 +6,9 @@ import (
 	"hvae/linalg"
 )
 
-// Recomputed returns p(args) without keeping the intermediate variables (gradient checkpointing: Chen et al., 2016).
-// To compute gradients, Backward runs the program p again. A chain of programs therefore needs memory for the results
-// of all programs, but for the intermediate variables of only one program.
+// Recomputed returns p(args) without keeping the intermediate variables (gradient checkpointing: Chen et al., 2016). To
+// compute gradients, Backward runs the program p again. A chain of programs therefore needs memory for the results of
+// all programs and the intermediate variables of only one program.
 //
 // The program must use operations on the tape of its arguments and compute the same result in each call. It may call
 // Grad, but not Backward. It must not keep the variables that it creates. It may also use variables that are not in

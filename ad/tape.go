@@ -42,10 +42,10 @@ type Var[T linalg.Float] struct {
 }
 
 // A Rule computes the vector-Jacobian product of an operation with result y. Pull reads the operands, y and the adjoint
-// ybar of y. For each operand v for which s.Wants(v) is true, Pull computes a contribution to the adjoint of v, with
-// operations on the tape of y, and passes it to s.Accumulate. If an operand occurs twice, Pull makes two contributions.
-// Pull must not keep the variables that it creates, because Backward removes them. It must not call Grad or Backward on
-// the tape of y.
+// ybar of y. For each operand v for which s.Wants(v) is true, Pull uses operations on the tape of y to compute a
+// contribution to the adjoint of v, and passes it to s.Accumulate. If an operand occurs twice, Pull makes two
+// contributions. Pull must not keep the variables that it creates, because Backward removes them. It must not call Grad
+// or Backward on the tape of y.
 type Rule[T linalg.Float] interface {
 	Pull(s *Sweep[T], y, ybar *Var[T])
 }

@@ -30,8 +30,8 @@ func BenchmarkGaussian(b *testing.B) {
 	}
 }
 
-// measure measures calls to f, but not the first two, because they allocate memory. It reports the rate in GFLOP/s and
-// as a percentage of the peak rate. The argument flops is the number of operations in a call, or 0 to report no rate.
+// measure times calls to f, except the first two, which allocate memory. It reports the rate in GFLOP/s and as a
+// percentage of the peak rate. The argument flops is the number of operations in a call, or 0 to report no rate.
 func measure(b *testing.B, flops float64, f func()) {
 	for range 2 {
 		f()
@@ -79,8 +79,8 @@ func binary(rows, cols int) linalg.Matrix[float32] {
 func columns(n int) hvae.Batch { return hvae.Columns(random.Stream(1, "columns").Perm(n)) }
 
 // BenchmarkGEMM measures products of float32 matrices [m×k] and [k×n] on all cores. The sizes m×n×k are 1024×1024×1024,
-// the sizes of two layers of the MNIST model, and three sizes for which the product is a single AVX-512 tile. The
-// operands of a tile stay in the first-level cache.
+// the sizes of two layers of the MNIST model, and three sizes for which the product is a single AVX-512 tile, whose
+// operands stay in the first-level cache.
 func BenchmarkGEMM(b *testing.B) {
 	for _, s := range []struct{ m, n, k int }{
 		{8, 48, 192}, {8, 48, 32}, {16, 16, 192}, {450, 100, 64}, {512, 100, 450}, {1024, 1024, 1024},
@@ -97,7 +97,7 @@ func hvaeOf(K int) mnist.Config {
 }
 
 // BenchmarkTrainStep measures one optimiser step of several MNIST models in float32 on all cores with batch size 100.
-// The reported rate excludes the operations that -recompute repeats.
+// The reported rate excludes operations that are repeated because of the flag -recompute.
 func BenchmarkTrainStep(b *testing.B) {
 	s := mnist.Defaults()
 	b.Run("VAE", func(b *testing.B) { trainStep(b, s) })
@@ -124,7 +124,7 @@ func trainStep(b *testing.B, s mnist.Settings) {
 
 // BenchmarkLeapfrog measures a flow of one leapfrog step in an MNIST model, on all cores with batch size 100, as in an
 // evaluation. The flow computes two gradients of the potential energy. A gradient takes twice as many multiply-adds as
-// the decoder. The decoder takes 1,117,456 per sample, not counting multiplications by padding.
+// a pass through the decoder, which takes 1,117,456 for each sample, without multiplications by padding.
 func BenchmarkLeapfrog(b *testing.B) {
 	model := mnist.New[float32](hvaeOf(1), -2, 1)
 	images, z, rho := binary(784, 100), normal[float32](64, 100), normal[float32](64, 100)

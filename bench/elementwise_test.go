@@ -6,8 +6,8 @@ import (
 	"hvae/linalg"
 )
 
-// BenchmarkElementwise measures elementwise functions of 4,096 elements on one core. The program torch_elementwise.py
-// measures them in PyTorch.
+// BenchmarkElementwise measures elementwise functions, applied to 4,096 elements on one core. The program
+// torch_elementwise.py measures them in PyTorch.
 func BenchmarkElementwise(b *testing.B) {
 	b.Run("float32", elementwise[float32])
 	b.Run("float64", elementwise[float64])

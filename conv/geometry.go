@@ -117,8 +117,8 @@ func (a axis) outputs(i int) (first, last int) {
 }
 
 // A run is a sequence of pixels along an axis: pixel is the index of the first one, and count is their number. One
-// contraction processes these pixels (see kernels.go). If they are output pixels, the first of them has the taps
-// [first, last). If they are input pixels, the output pixels [first, last) depend on the first of them.
+// contraction processes these pixels (see kernels.go). If they are output pixels, [first, last) are the taps of the
+// pixel at this index. If they are input pixels, the output pixels [first, last) depend on the pixel at this index.
 type run struct{ pixel, count, first, last int }
 
 // outputRuns divides output pixels lo to hi−1 into runs and appends the runs to dst. The pixels of a run are neighbours

@@ -66,7 +66,7 @@ func convRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo, h
 type line struct{ pixels, cStride, bStride int }
 
 // runPixels computes a rectangle of pixels. The argument across is the first row of the rectangle, and the argument
-// down is its first column. The contraction c is for the top left pixel. Each call to c.Run computes a row or, if the
+// down is its first column. The contraction c computes the top left pixel. Each call to c.Run computes a row or, if the
 // rectangle has more rows than columns, a column.
 func runPixels[T linalg.Float](c linalg.Contraction[T], across, down line) {
 	if down.pixels > across.pixels {
@@ -188,11 +188,11 @@ func weightGradient[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], s
 // [B×OutC] for each output pixel: the gradient with respect to the channels of the pixel, transposed. The rows of
 // output pixels are in reverse order.
 //
-// Each sum is over images, the steps of linalg.Contraction, and over pixels, its segments. A contraction adds the
-// products for all images and for many pixels, so the sums stay in registers. Its groups are kernel rows that are
-// Stride apart, because these kernel rows use the same input pixels. From one kernel row of the groups to the next, an
-// input pixel contributes to an output pixel one row higher. Because delta is in reverse order, the stride BGroup is
-// positive. The groups make a training step of the VAE 5 % faster.
+// Each sum is over images (the steps of the contraction) and pixels (its segments). A contraction adds the products for
+// all images and for many pixels, so the sums stay in registers. Its groups are kernel rows that are Stride apart,
+// because these kernel rows use the same input pixels. From one kernel row of the groups to the next, an input pixel
+// contributes to an output pixel one row higher. Because delta is in reverse order, the stride BGroup is positive. The
+// groups make a training step of the VAE 5 % faster.
 func weightRows[T linalg.Float](g *Geometry, w linalg.Matrix[T], delta []T, x linalg.Matrix[T], lo, hi int) {
 	var buffers buffers
 	n := x.Cols

@@ -15,14 +15,14 @@ func Conv[T linalg.Float](g *Geometry, w, x, bias *ad.Var[T]) *ad.Var[T] {
 	return gradient(w.Tape().Result(g.Out(), x.Cols()), g, output, form[T]{nil, w, x}, bias)
 }
 
-// Transpose returns the transposed convolution y = Wᵀ ∗ Δ + b [In×B] for weights w [Taps×OutC], delta [Out×B] and bias
+// Transpose returns the transposed convolution y = Wᵀ ∗ δ + b [In×B] for weights w [Taps×OutC], delta [Out×B] and bias
 // b [InC×1]. The bias may be nil. Generative networks enlarge images with Transpose, which takes about as long as Conv.
 func Transpose[T linalg.Float](g *Geometry, w, delta, bias *ad.Var[T]) *ad.Var[T] {
 	g.check("Transpose")
 	return gradient(w.Tape().Result(g.In(), delta.Cols()), g, input, form[T]{delta, w, nil}, bias)
 }
 
-// WeightGradient returns the gradient y [Taps×OutC] of ⟨Δ, W ∗ X⟩ with respect to W for delta [Out×B] and x [In×B]. It
+// WeightGradient returns the gradient y [Taps×OutC] of ⟨δ, W ∗ X⟩ with respect to W for delta [Out×B] and x [In×B]. It
 // takes about as long as Conv.
 func WeightGradient[T linalg.Float](g *Geometry, delta, x *ad.Var[T]) *ad.Var[T] {
 	g.check("WeightGradient")

@@ -72,9 +72,9 @@ func summariseModes(f model.TwoModesFlow, n int, rng *rand.Rand) (elbo, variance
 	return elbo, se * se * float64(n), changed, math.Sqrt(squares / float64(2*n))
 }
 
-// drawPaths returns an SVG figure with a column for each of the first three settings. Each column shows three paths,
-// which start at the same z₀ and γ₀ in all columns. With this seed, two of the three paths change mode under fixed
-// tempering, although only 6.7 % of all paths do.
+// drawPaths returns an SVG figure with a column for each of the first three elements of modeFlows. Each column shows
+// three paths, which start at the same z₀ and γ₀ in all columns. With the seed used here, two of the three paths change
+// mode under fixed tempering, although only 6.7 % of all paths do.
 func drawPaths() []byte {
 	var charts [6]plot.Chart
 	for i, f := range modeFlows[:3] {

@@ -138,7 +138,7 @@ func checkElementwise[T Float](t *testing.T, a, b, c Matrix[T]) {
 	}
 }
 
-// checkSums compares the sums of a ⊙ b and of a along each axis, and a broadcast copy of b, with their formulas.
+// checkSums checks the sums of a ⊙ b and of a along each axis, and a broadcast copy of b.
 func checkSums[T Float](t *testing.T, a, b Matrix[T]) {
 	t.Helper()
 	full, ok := Broadcast(a.Shape(), b.Shape())

@@ -33,7 +33,7 @@ type Segment = kernel.Segment
 // respect to Y, MatMulTA computes the gradient Wᵀ·δ with respect to X, and MatMulTB computes δ·Xᵀ, the gradient with
 // respect to W.
 
-// gemmGrain is the minimum number of multiply-adds that are worth a separate goroutine. They take about 50 µs.
+// gemmGrain is the smallest number of multiply-adds that is worth a separate goroutine. They take about 50 µs.
 const gemmGrain = 1 << 21
 
 // MatMul sets dst [m×n] = a [m×k] · b [k×n]. dst must not overlap a or b.
@@ -74,7 +74,7 @@ func matMulTB[T Float](dst, a, b Matrix[T], scratch []T, add bool) {
 }
 
 // product sets dst to A·b + Bias, where A and Bias are operands of the contraction c. If c.Add is set, it adds A·b to
-// dst instead. It sets the fields of c for dst and b, and divides the rows of dst among the cores.
+// dst instead. It sets the fields of c that describe dst and b, and divides the rows of dst among the cores.
 func product[T Float](dst, b Matrix[T], c Contraction[T]) {
 	c.Rows, c.Cols, c.Steps, c.Groups = dst.Rows, dst.Cols, b.Rows, 1
 	c.C, c.CRow = dst.Data, dst.Cols
@@ -121,7 +121,7 @@ func productRows[T Float](c Contraction[T], lo, hi int) {
 	}
 }
 
-// TransposeBlocks divides a [n·rows × cols] into n matrices [rows×cols] and stores their transposes
+// TransposeBlocks divides the matrix a [n·rows × cols] into n matrices [rows×cols] and stores their transposes
 // [cols×rows] in dst.Data, one after the other. dst must have the shape of a and must not overlap it.
 func TransposeBlocks[T Float](dst, a Matrix[T], rows int) {
 	if dst.Shape() != a.Shape() || rows < 1 || a.Rows%rows != 0 {

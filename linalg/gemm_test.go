@@ -24,9 +24,8 @@ func columns[T Float](m Matrix[T], lo, hi int) Matrix[T] {
 	return formula[T](Shape{m.Rows, hi - lo}, func(i, j int) float64 { return float64(m.At(i, lo+j)) })
 }
 
-// products returns a function for each matrix product of the package, with the name of the product as the key. Each
-// function computes a·b for a [m×k] and b [k×n]. If the matrix product expects a transpose, the function transposes the
-// operand first.
+// products returns a map from the name of each matrix product of the package to a function. Each function computes a·b
+// for a [m×k] and b [k×n]. If the matrix product expects a transpose, the function transposes the operand first.
 func products[T Float]() map[string]func(dst, a, b, bias Matrix[T]) {
 	type m = Matrix[T]
 	return map[string]func(dst, a, b, bias m){

@@ -68,8 +68,8 @@ func AddSum[T Float](dst, a Matrix[T]) {
 	kernel.AddSums(dst.Data, 1, a.Data, a.Rows, a.Cols)
 }
 
-// AddMulSum adds the dot product of each row of a [m×n] with the same row of b [m×n] to dst [m×1]. The result is
-// bit-identical to MulSum followed by Add.
+// AddMulSum adds the dot product of each row of a [m×n] and the corresponding row of b [m×n] to dst [m×1]. The result
+// is bit-identical to MulSum followed by Add.
 func AddMulSum[T Float](dst, a, b Matrix[T]) {
 	if a.Shape() != b.Shape() || dst.Shape() != (Shape{a.Rows, 1}) {
 		panic(fmt.Sprintf("linalg: AddMulSum: cannot add the dot products of the rows of %v and %v to %v",

@@ -23,8 +23,8 @@ const (
 	Points              // markers without a line
 )
 
-// A Series is a sequence of points. A line has a gap at each point that the axes cannot show. The legend omits a series
-// without a label.
+// A Series is a sequence of points. A series drawn as a line has a gap at each point that the axes cannot show. The
+// legend omits a series without a label.
 type Series struct {
 	Label string
 	X, Y  []float64

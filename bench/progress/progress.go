@@ -20,14 +20,14 @@ type Line struct {
 }
 
 // New returns a Line that prints to w. The argument done is the fraction of the work that was finished earlier, for
-// example by an interrupted run. The estimate of the remaining time ignores this work. Each printed line contains the
-// text that status returns for the time since the call to New.
+// example by an interrupted run. The estimate of the remaining time ignores this work. Each printed line contains
+// status(elapsed), where elapsed is the time since the call to New.
 func New(w io.Writer, done float64, status func(elapsed time.Duration) string) *Line {
 	return &Line{w: w, start: time.Now(), first: done, status: status, next: time.Second}
 }
 
-// Set sets the fraction of the work that is done, from 0 to 1. It prints a line after about 1, 2, 4, … s, and then once
-// a minute.
+// Set sets the fraction of the work that is done, from 0 to 1. It prints a line if one is due: about 1, 2, 4, … s after
+// New, and then once a minute.
 func (l *Line) Set(fraction float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

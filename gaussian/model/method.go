@@ -17,7 +17,8 @@ type Method struct {
 	Params    hvae.Params[float64] // the parameters to train; the first two are Δ and log σ
 	NoiseRows int                  // number of draws from N(0, 1) for one estimate of the bound
 	// ELBO returns estimates [1×n] of the evidence lower bound, one for each column of noise [NoiseRows×n], or, for vb,
-	// the exact bound [1×1]. The slice params contains Params as variables on a tape. ELBO is safe for concurrent use.
+	// the exact bound [1×1]. The slice params contains the parameters of the method as variables on a tape. ELBO is
+	// safe for concurrent use.
 	ELBO func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
 }
 
@@ -62,9 +63,10 @@ func NewMethod(name string, data Data, rng *rand.Rand) *Method {
 }
 
 // NewHVAE returns the method that uses Algorithm 1 with K leapfrog steps and q⁰ = N(0, I). The parameters are Δ, log σ,
-// and a step-size logit for each dimension. Step sizes start at 0.005. The argument tempering adds these parameters:
+// and a step-size logit for each dimension. Step sizes start at 0.005. Further parameters depend on the argument
+// tempering:
 //
-//	"none"    no parameters; β₀ = 1
+//	"none"    none; β₀ = 1
 //	"fixed"   log(1/√β₀ − 1); 1/√β₀ starts at 5
 //	"untied"  log α_k and log s; α_k starts at 5^(−1/K), and s at 5
 func NewHVAE(data Data, K int, tempering string) *Method {
@@ -131,7 +133,7 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
 // PlanarFlow applies K planar layers with parameters u, w [d×1] and b [1×1] to the columns of z [d×n]. It returns z_K
 // [d×n] and the log determinants [1×n] of the Jacobian matrices ∂z_K/∂z. K must be at least 1.
 //
-// With u in place of û, a layer is invertible if wᵀu ≥ −1. The appendix of Rezende and Mohamed therefore replaces u
+// A layer z + u tanh(wᵀz + b) is invertible if wᵀu ≥ −1. To ensure this, the appendix of Rezende and Mohamed replaces u
 // with û = u + (m − wᵀu) w/‖w‖², where m = softplus(wᵀu) − 1. Hence wᵀû = m, and the determinant of a layer is (1 + m)
 // − m tanh²(wᵀz + b) > 0.
 func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]) {
