@@ -1,8 +1,8 @@
 // Mnist runs the experiment of section 4.2 of the HVAE paper. It trains variational auto-encoders with and without
 // Hamiltonian dynamics on binarised MNIST digits, estimates the evidence, and draws digits from the trained models.
 //
-// Read train.go, state.go (the state and the files of a run), eval.go, pictures.go (sample and reconstruct) and
-// table.go. The commands use the packages mnist/model, mnist/eval (evaluations) and mnist/data.
+// Start with train.go, then read state.go (the state and the files of a run), eval.go, pictures.go (sample and
+// reconstruct) and table.go. The commands use the packages mnist/model, mnist/eval (evaluations) and mnist/data.
 package main
 
 import (
@@ -35,7 +35,7 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(10) // saves memory while images are read; training steps hardly allocate memory
 	}
-	// Let writes to a broken pipe return an error instead of ending the process, so that training continues.
+	// Make a write to a broken pipe return an error instead of ending the process, so that training continues.
 	signal.Ignore(syscall.Signal(13)) // SIGPIPE, which package syscall does not define for WebAssembly
 	command.Main("mnist", run)
 }

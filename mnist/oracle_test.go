@@ -15,9 +15,9 @@ import (
 	"hvae/mnist/model"
 )
 
-// The oracle is a second implementation of training and evaluation. It uses the exported functions of package model,
-// but no code of the commands. It uses the same random streams as the commands, because the streams determine the
-// results.
+// The oracle is a second implementation of training and evaluation. It calls the exported functions of package model,
+// but shares no code with the commands. It uses the same random streams as the commands, because the streams determine
+// the results.
 
 // parts splits n images into training and validation images and returns their indices. n/6 images, rounded down, are
 // for validation.
@@ -64,7 +64,7 @@ type course struct {
 	epoch                int
 }
 
-// newCourse returns a course that trains on the first n training images.
+// newCourse returns a training run on the first n training images.
 func newCourse(images data.Images, config model.Config, n, batch int, rate float64, seed uint64) *course {
 	c := &course{images: images, batch: batch, seed: seed, config: config}
 	c.training, c.validation = parts(images.Len(), seed)
@@ -136,7 +136,7 @@ func weights(n *model.Network[float32]) map[string][]float32 {
 	return all
 }
 
-// estimated returns the results of one run of an evaluation of the first images: the mean ELBO, the mean negative
+// estimated returns the results of one run of an evaluation on the first count images: the mean ELBO, the mean negative
 // log-likelihood and, for each image, the tail shape of the importance weights.
 func estimated(n *model.Network[float32], images data.Images, count int, seed uint64, run, samples int) (
 	elbo, nll float64, tails []float64) {

@@ -59,7 +59,7 @@ func sample(_ context.Context, args []string, _, _ io.Writer) error {
 const aboutReconstruct = `Draws test digits and their reconstructions. From top to bottom, the rows of the picture are the images, the pixel
 probabilities at the mean of the variational prior, and the pixel probabilities at the positions z_0 … z_K of the flow.`
 
-// reconstruct runs the reconstruct command. It draws z_0 from the variational prior. A VAE has no further positions.
+// reconstruct runs the reconstruct command. It draws z_0 from the variational prior. Only an HVAE has z_1, …, z_K.
 func reconstruct(_ context.Context, args []string, _, stderr io.Writer) error {
 	var p pictureFlags
 	var folder string

@@ -23,11 +23,11 @@ import (
 )
 
 // The scripts in testdata test the program through its command line, output and files. Each script runs in a new folder
-// that contains the dataset "images" (120 training, 24 validation and 6 test images). A line is a command:
+// that contains the dataset "images" (120 training, 24 validation and 6 test images). Each line is a command:
 //
 //	mnist ARGS                run the program, which must exit with status 0
 //	status N mnist ARGS       the program must exit with status N
-//	refused N mnist ARGS      it must also print nothing but one line on stderr (and notes), and change no file
+//	refused N mnist ARGS      it must also print only one line on stderr, apart from notes, and change no file
 //	at TEXT: COMMAND; …       execute the commands when the next run prints TEXT; the command interrupt cancels this run
 //	stdout, stderr REGEXP     the output of the last run of the program must match
 //	same A B                  the files A and B, or all files in the folders A and B, must be equal except times
@@ -64,14 +64,14 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// A script holds the state of a running script.
+// A script is the state of a running test script.
 type script struct {
 	t              *testing.T
 	stdout, stderr string // output of the last run of the program
 	text, action   string // arguments of the last command "at"
 }
 
-// A trigger is a writer that calls its function do once its text has been printed.
+// A trigger is a writer that calls a function as soon as its text has been printed.
 type trigger struct {
 	printed bytes.Buffer
 	text    string

@@ -116,7 +116,7 @@ func readCheckpoint(name string) (c model.Checkpoint, err error) {
 }
 
 // begin removes the temporary files of killed processes. For a new run, it then writes the first state. For a resumed
-// run, it writes the other files, because a killed process may not have written them.
+// run, it writes all files except the state, because a killed process may not have written them.
 func (r *trainingRun) begin() error {
 	temporary, _ := filepath.Glob(filepath.Join(r.folder, command.Temporary))
 	for _, name := range temporary {
@@ -182,8 +182,8 @@ func (r *trainingRun) writeFiles() error {
 
 // write writes a file of the run. Before the first state of a run is written, the folder must not contain a state.
 // Later, it must contain the state that this process last read or wrote. Otherwise, write returns an error and changes
-// nothing. Therefore, if several processes continue the same run, all processes but one stop with an error. If the
-// folder is moved, the process stops with an error.
+// nothing. Therefore, if several processes continue the same run, all but one stop with an error. A process also stops
+// if its folder is moved.
 func (r *trainingRun) write(file string, content []byte) error {
 	return command.WriteFile(filepath.Join(r.folder, file), content, func(temporary, name string) error {
 		if r.file == nil {

@@ -131,8 +131,8 @@ func readResults(folder string, stderr io.Writer) (results []result) {
 	return results
 }
 
-// readResult reads the result of the run in a folder. It returns an error unless the run has ended, had the settings of
-// its row, and its best epoch was evaluated on images of the same dataset.
+// readResult reads the result of the run in a folder. It returns an error unless the run has ended and has the settings
+// of its row, and its best epoch was evaluated on images of the same dataset.
 func readResult(folder string) (r result, err error) {
 	b, err := os.ReadFile(filepath.Join(folder, evaluationFile))
 	if err == nil {
@@ -179,7 +179,7 @@ func readMetrics(name string) (all []model.Metrics, err error) {
 	return all, err
 }
 
-// A summary contains the runs of a row with the same protocol, and their results.
+// A summary contains all runs of a row with one protocol, and their results.
 type summary struct {
 	row, protocol       string
 	config              model.Config

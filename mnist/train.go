@@ -193,7 +193,7 @@ func newRun(folder string, s state, set data.Set) (*trainingRun, error) {
 }
 
 // train continues the run until it has ended (see model.Ended) or ctx is done. After each epoch, it saves the run. It
-// prints results to stdout and progress to stderr, and ignores errors of printing.
+// prints results to stdout and progress to stderr, and ignores errors of these writes.
 func (r *trainingRun) train(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := r.begin(); err != nil {
 		return err

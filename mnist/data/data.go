@@ -71,8 +71,8 @@ func Load(folder string, stderr io.Writer) (set Set, err error) {
 	return set, err
 }
 
-// LoadTest is like Load, but does not read the training images, which takes most of the time. It sets Train and SHA256
-// only for the built-in images.
+// LoadTest is like Load, but skips the training images, because reading them takes most of the time. It sets Train and
+// SHA256 only for the built-in images.
 func LoadTest(folder string, stderr io.Writer) (set Set, err error) {
 	set.Folder, err = locate(folder)
 	if err != nil {
@@ -155,8 +155,8 @@ var (
 	mnistDigest = "626406b879f816a1a33f889ac0273780bee64e9fe8de6a2e9686114d049e77d8" // Set.SHA256 of MNIST
 )
 
-// load reads the images of a file in the folder. If the file is missing, load downloads MNIST's file, unless the other
-// file in the folder has images that are not MNIST's.
+// load reads the images of a file in the folder. If the file is missing, load downloads it, unless the other file in
+// the folder contains images that are not from MNIST.
 func (f file) load(folder string, other file, stderr io.Writer) (Images, error) {
 	images, err := f.read(folder)
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -1,5 +1,6 @@
 // Package eval estimates the ELBO and the negative log-likelihood of a model by importance sampling, and bounds log
-// p(x) by annealed importance sampling. Read eval.go, estimators.go (estimates for one image) and statistics.go.
+// p(x) by annealed importance sampling. Start with eval.go, then read estimators.go (estimates for one image) and
+// statistics.go.
 package eval
 
 import (
@@ -31,7 +32,7 @@ type Evaluation struct {
 	Data    string `json:"data"`       // name of the dataset, or "simulated"
 	Trained string `json:"trained_on"` // name of the training dataset; "" if the checkpoint lacks it
 
-	// TailShape and HeavyTails are undefined if the tail shape of an image is not finite, as with fewer than 100
+	// TailShape and HeavyTails are undefined unless the tail shapes of all images are finite, which requires 100
 	// samples.
 	TailShape  Number `json:"tail_shape"`         // of the importance weights (hvae.Evidence)
 	HeavyTails Number `json:"heavy_tails"`        // fraction of estimates with heavy tails, which are unreliable
@@ -74,15 +75,16 @@ type Options struct {
 	Samples int    // number of importance samples for each image
 	Runs    int
 
-	// Annealed importance sampling (hvae.AIS) does not use the flow, so it checks the flow's estimates independently.
+	// Annealed importance sampling (hvae.AIS) does not use the flow, so it is an independent check of the flow's
+	// estimates.
 	Steps  int // K, the number of steps from the encoder's variational prior to the posterior
 	Chains int // number of Markov chains for each image; if it is 0, no bounds are computed
 }
 
 // Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if ctx is done, or if the
-// ELBO or the NLL is infinite. If o.Chains is positive, Evaluate tunes the step sizes of the chains. It tunes them on
-// validation images, which it takes from the training images of o.Set. If o.Set is nil, it tunes them on simulated
-// images other than the evaluated images.
+// ELBO or the NLL is infinite. If o.Chains is positive, Evaluate tunes the step sizes of the chains on validation
+// images, taken from the training images of o.Set, or, if o.Set is nil, on simulated images other than the evaluated
+// images.
 func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writer) (Evaluation, error) {
 	began := time.Now()
 	estimates, err := estimateAll(ctx, &estimator{model: c, Options: o}, stderr)

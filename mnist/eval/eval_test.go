@@ -58,7 +58,7 @@ func TestStepSizesAreTunedOnValidationImages(t *testing.T) {
 	}
 }
 
-// The bounds must be log (1/n Σ p̂) and −log (1/n Σ 1/p̂), with sums over n forward and n reverse chains.
+// The bounds must be log (1/n Σ p̂) over n forward chains and −log (1/n Σ 1/p̂) over n reverse chains.
 func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	const chains = 8
 	e := &estimator{model: checkpoint(vae), Options: Options{Samples: 1, Steps: 2, Chains: chains}, stepSizes: []float64{0.6}}
@@ -106,7 +106,8 @@ func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 	}
 }
 
-// In this test, two images are evaluated in three runs. Standard errors must be computed from the two means over runs.
+// In this test, two images are evaluated in three runs. Standard errors must be computed from the mean over runs of
+// each image.
 func TestStandardErrorsAreOverImages(t *testing.T) {
 	of := func(lower, upper float64) estimate { return estimate{lower: lower, upper: upper} }
 	o := Options{Set: new(data.Set), N: 2, Runs: 3, Chains: 1}

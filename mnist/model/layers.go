@@ -65,9 +65,9 @@ func convolution[T linalg.Float](name string, g *conv.Geometry, channels int) la
 	return layer[T]{weight: weight, bias: newParam[T](name+".bias", 0, 0, channels)}
 }
 
-// The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4, with TensorFlow's SAME padding. This padding
-// adds 1 pixel before and 2 pixels after each row and each column. In conv3, it adds 2 pixels on all sides. The decoder
-// applies the transposes of these convolutions.
+// The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4, with TensorFlow's SAME padding. In conv1 and
+// conv2, this padding adds 1 pixel before and 2 pixels after each row and each column, and in conv3 2 pixels on all
+// sides. The decoder applies the transposes of these convolutions.
 var (
 	conv1 = conv.Same(28, 28, 1, 16, 5, 2)
 	conv2 = conv.Same(14, 14, 16, 32, 5, 2)
@@ -183,8 +183,8 @@ func (n *Network[T]) SetEncoderAndDecoder(other *Network[T]) {
 	n.encoder, n.decoder = other.encoder, other.decoder
 }
 
-// On returns a copy of the network whose parameters are variables on a tape. The function record, for example the
-// method Var of a block, returns the variable for a parameter. The copy is valid until the tape is reset.
+// On returns a copy of the network whose parameters are variables on a tape. The function record, such as
+// hvae.Block.Var, returns the variable for a parameter. The copy is valid until the tape is reset.
 func (n Network[T]) On(record func(p *hvae.Param[T]) *ad.Var[T]) *Network[T] {
 	for _, l := range n.layers() {
 		l.w, l.b = record(&l.weight.Param), record(&l.bias.Param)

@@ -159,7 +159,7 @@ func TestBlocksOfImagesFitIntoTheCache(t *testing.T) {
 }
 
 // Initially, s·Π α_k must be 1 for each kind of tempering, where s is the standard deviation of ρ₀. Free and untied
-// tempering must start at α_k = 0.9, and fixed tempering must start at 1/√β₀ = √1.5.
+// tempering must start at α_k = 0.9, and fixed tempering must start at s = 1/√β₀ = √1.5.
 func TestTemperingStartsTied(t *testing.T) {
 	for tempering, alpha := range map[string]float64{"fixed": 1 / math.Sqrt(1.5), "free": 0.729, "untied": 0.729} {
 		f := FlowOf(New[float32](Config{Kind: "hvae", K: 3, Tempering: tempering, Latent: 2}, 0, 1))

@@ -10,8 +10,8 @@ import (
 
 // BlockSize returns the number of images in each block of a batch of n images. With leapfrog steps, a block has 16
 // columns (one SIMD vector of float32), whose activations fit into a core's cache. Without leapfrog steps, larger
-// blocks are faster, because each block reads all weights. Without leapfrog steps and with one draw per image,
-// BlockSize returns at most 64, and usually makes the number of blocks even.
+// blocks are faster, because the weights are read once for each block. With one draw per image, the size is then at
+// most 64, and the number of blocks is usually even.
 func (c Config) BlockSize(n int) int {
 	const vector, quarter, largest = 16, 4, 64 // quarter is a quarter of a vector
 	switch {
