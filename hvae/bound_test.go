@@ -97,7 +97,7 @@ func shell(z *ad.Var[float64], first float64) *ad.Var[float64] {
 	return ad.AddConst(hvae.LogNormal(ad.Scale(ad.AddConst(radius, -2), 10)), math.Log(10))
 }
 
-// shift returns z with the offset [1×B] or [1×1] to the first row.
+// shift returns z after adding the offset [1×B] or [1×1] to the first row.
 func shift(z, offset *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Stack(ad.Add(ad.RowRange(z, 0, 1), offset), ad.RowRange(z, 1, z.Rows()))
 }
