@@ -370,8 +370,8 @@ func flowDensity(r *report) {
 	}
 }
 
-// flowEstimate checks that Algorithm 1 computes the estimate p̂(x) of equations 5 and 6. (Equation 5 is equation 4 with
-// (z, ρ) in place of z.) Equation 5 gives the first quotient below, and equation 6 the second:
+// flowEstimate checks that Algorithm 1 computes the estimate p̂(x) of equations 5 and 6. Equation 5 is equation 4 for
+// (z, ρ) instead of z. It gives the first quotient, and equation 6 gives the second:
 //
 //	p̂(x) = p̄(x, z_K, ρ_K)/q^K(z_K, ρ_K) = p̄(x, H(z₀, ρ₀))/q⁰(z₀, ρ₀) · Π_k |det ∇Φ^k|,
 //	p̄(x, z, ρ) = p(x, z) N(ρ|0, I).

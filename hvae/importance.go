@@ -13,17 +13,17 @@ import (
 //
 // An Evidence does not reveal whether the draws miss a region. Compare it with AIS, another q⁰, or ReverseEstimate for
 // simulated x. A correct estimate agrees, but an incorrect one can agree, too. To estimate the evidence of a given
-// model, train by ImportanceBound instead of the ELBO.
+// model, train with ImportanceBound instead of the ELBO.
 type Evidence struct {
 	Log float64 // log (1/L) Σ p̂ᵢ
 	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)), or NaN for L = 1. It is valid if TailShape < ½.
 	StandardError float64
 	ELBO          float64 // mean of log p̂ᵢ; NaN if a draw has diverged
-	// TailShape is the shape k̂ of a generalised Pareto distribution fitted to the tail, the largest min(L/5, 3√L) of
-	// the p̂ᵢ (Vehtari et al., Pareto smoothed importance sampling, 2024). For k̂ > ½, p̂ has infinite variance. TailShape
-	// is −Inf if the tail is constant to within 0.1 %, and +Inf if the largest p̂ᵢ is e⁷⁰⁰ times the first quartile of
-	// the tail. It is NaN if L < 100, if Log is infinite, or if a p̂ᵢ below the tail is equal to the first quartile of
-	// the tail.
+	// TailShape is the shape k̂ of a generalised Pareto distribution fitted to the tail, the min(L/5, 3√L) largest p̂ᵢ
+	// (Vehtari et al., Pareto smoothed importance sampling, 2024). For k̂ > ½, p̂ has infinite variance. TailShape is
+	// −Inf if the tail is constant to within 0.1 %, and +Inf if the largest p̂ᵢ is e⁷⁰⁰ times the first quartile of the
+	// tail. It is NaN if L < 100, if Log is infinite, or if a p̂ᵢ below the tail is equal to the first quartile of the
+	// tail.
 	TailShape      float64
 	EffectiveDraws float64 // (Σ p̂ᵢ)²/Σ p̂ᵢ², from 1 (one draw dominates) to L (all p̂ᵢ are equal); 0 if Log is infinite
 	Draws          int     // L

@@ -98,7 +98,7 @@ func TestStepAveragesOverBatchesAndBlocksOfAnySize(t *testing.T) {
 }
 
 // A parameter that does not belong to the trainer is a constant. If the bound does not use a parameter of the trainer,
-// Step returns an error. A parameter with a zero gradient is not an error. Trainers do not share running averages.
+// Step returns an error. A zero gradient is not an error. Trainers do not share running averages.
 func TestStepUpdatesExactlyTheParametersOfTheTrainer(t *testing.T) {
 	for _, scale := range []float64{0, 1} {
 		var params hvae.Params[float64]

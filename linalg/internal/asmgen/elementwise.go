@@ -81,8 +81,8 @@ func elementwise(arch *architecture) string {
 }
 
 // elementwiseKernel emits a kernel that loops over vectors. On amd64, a mask selects the elements of the last, partial
-// vector. On arm64, the last elements are computed one by one. The arithmetic code is the same for full and partial
-// vectors, but not the loads and stores, because masked stores delay later loads.
+// vector. On arm64, the last elements are computed one by one. Full and partial vectors share the arithmetic code, but
+// have separate loads and stores, because masked stores delay later loads.
 func (w *assembler) elementwiseKernel(k elementwiseKernel) {
 	lanes := w.bytes / k.size
 	w.begin(k.name+w.name, "%s", k.doc)
@@ -105,7 +105,7 @@ func (w *assembler) elementwiseKernel(k elementwiseKernel) {
 		w.broadcast(address{base: "@" + name}, len(x))
 		x = append(x, f.loaded(len(x), 1))
 	}
-	// The functions load and store, for inputs and outputs, work for full and for partial vectors.
+	// Inputs are loaded by load, and outputs are stored by store, both for full and for partial vectors.
 	at := func(name rune) address { return address{base: string(name), index: "done", scale: 1} }
 	load := func() {
 		for i, name := range k.inputs {

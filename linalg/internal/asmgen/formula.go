@@ -33,7 +33,7 @@ func newFormula(w *assembler) *formula {
 }
 
 // loaded returns a value for a vector that the caller has loaded into a register. The argument readers is 1 if the
-// register must keep the vector after the last operation, and otherwise 0.
+// register must still hold the vector after the whole formula, and otherwise 0.
 func (f *formula) loaded(register, readers int) *value {
 	f.used[register] = true
 	return &value{register: register, readers: readers}
@@ -123,8 +123,8 @@ func (f *formula) read(v *value) int {
 	return v.register
 }
 
-// release frees the registers of arguments that no later operation reads, and of constants, because each operation
-// loads its constants again.
+// release frees the registers of arguments that no later operation reads. It also frees the registers of constants,
+// because each operation loads its constants again.
 func (f *formula) release(arguments []*value) {
 	for _, a := range arguments {
 		a.readers--
@@ -136,7 +136,8 @@ func (f *formula) release(arguments []*value) {
 }
 
 // instruction emits the instruction d = x ∘ y with the given name in the table vectorInstructions. On amd64, the
-// argument form replaces the digits 231 in the name. With AVX-512, the instruction reads a constant y from memory.
+// argument form replaces the digits 231 in the name. With AVX-512, if y is a constant, the instruction reads it from
+// memory.
 func (f *formula) instruction(name, form string, x int, y *value, d int) {
 	if f.architecture == arm64 {
 		f.vector(name, x, f.read(y), d)
@@ -167,7 +168,7 @@ func (f *formula) overwrite(v *value) int {
 	return d
 }
 
-// emitMultiplyAdd emits v = c ± a·b. The instruction overwrites c. On amd64, it may overwrite a factor instead.
+// emitMultiplyAdd emits v = c ± a·b. The instruction overwrites c or, in some cases on amd64, a factor.
 func (f *formula) emitMultiplyAdd(v, a, b, c *value) {
 	if b.constant != nil || !overwrites(a) && overwrites(b) {
 		a, b = b, a // prefer to overwrite a constant or a value that is not needed any more
@@ -181,7 +182,7 @@ func (f *formula) emitMultiplyAdd(v, a, b, c *value) {
 	f.instruction(v.operation, "213", f.read(b), c, v.register)
 }
 
-// emitChoose emits v = a where x < y, else b.
+// emitChoose emits v = a for the elements with x < y, and v = b for all others.
 func (f *formula) emitChoose(v, x, y, a, b *value) {
 	for _, argument := range v.arguments {
 		f.read(argument)

@@ -151,8 +151,8 @@ func (w *assembler) addColumns(n int) {
 		w.addFourColumns()
 		return
 	}
-	// With two lanes, register p + i holds products of row 2s + i. With four lanes, it holds products of row i in its
-	// first half and of row i + 2 in its second half.
+	// Register p + i holds products. With two lanes, they are products of row 2s + i, for the sums in register s. With
+	// four lanes, they are products of row i in the first half and of row i + 2 in the second half.
 	const p, a, temp, column = 2, 4, 5, 6
 	load := func(part, row string, i, r int) {
 		w.setVectors(8, n)

@@ -24,8 +24,9 @@ type isa struct {
 	vectors      int    // largest number of vectors per row of a tile
 	partialWidth int    // largest number of columns of a partial tile
 
-	// peakSums is the number of vectors of sums in the kernel that measures the peak speed. Independent sums hide the
-	// latency of a multiply-add (four cycles) on processors with two (amd64) or four (arm64) multiply-add units.
+	// peakSums is the number of vectors of sums in the kernel that measures the peak speed. So many independent sums
+	// hide the latency of a multiply-add (four cycles) on processors with two (amd64) or four (arm64) multiply-add
+	// units.
 	peakSums int
 
 	tiles [kinds][]shape // shapes of the tile kernels of each kind
@@ -58,8 +59,8 @@ type shape struct{ rows, vectors int }
 // because it loads B half as often. AVX2 has too few registers for it.
 var tall = shape{16, 1}
 
-// Tile sizes are rows × vectors. A full tile has up to 24 vectors of sums if the instruction set has 32 registers,
-// and up to 12 vectors if it has 16 registers. NEON tiles have up to four vectors (16 columns), because training
+// Tile sizes are rows × vectors. A full tile has up to 24 vectors of sums if the instruction set has 32 registers, and
+// up to 12 vectors if it has 16 registers. NEON tiles have up to four vectors per row (16 columns), because training
 // divides a minibatch into blocks of 16 columns.
 //
 // In a training step of the HVAE (K = 5, minibatches of 100) with AVX-512, tiles of 8×3, 8×2 and 16×1 perform most of
@@ -84,8 +85,8 @@ var (
 	}}
 )
 
-// The field general lists the general-purpose registers that kernels may use. It excludes SP and BP on amd64, the stack
-// pointer and the frame pointer, and R18 and R27 to R31 on arm64, which the platform and Go reserve.
+// The field general lists the general-purpose registers that kernels may use. On amd64, it excludes the stack and frame
+// pointers (SP and BP), and on arm64 the registers that the platform and Go reserve (R18 and R27 to R31).
 var (
 	amd64 = &architecture{goarch: "amd64", sets: []*isa{avx512, avx2}, args: "DI", column: 0,
 		general: strings.Fields("AX BX CX DX SI R8 R9 R10 R11 R12 R13 R14 R15")}

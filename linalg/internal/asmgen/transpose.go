@@ -2,8 +2,8 @@ package main
 
 // transpose returns the assembly file with the transpose kernels. A kernel transposes bands of n rows, four columns (a
 // quad) at a time, where n is the number of float32 elements in a vector. For each i < 4, the kernel loads the quad's
-// part of rows i, i + 4, i + 8, … of the band into register i. Then it transposes the 4×4 blocks of the four registers,
-// so that each register contains n elements of one row of dst.
+// elements in rows i, i + 4, i + 8, … of the band into register i. Then it transposes the 4×4 blocks that the four
+// registers form, so that each register contains n elements of one row of dst.
 func transpose(arch *architecture) string {
 	registers := []string{
 		"src: address of a quad in src", "src8: address of row 8 of the quad",

@@ -31,7 +31,7 @@ var vectorInstructions = map[string]struct {
 	"or":     {"VORPS", "orr", 0x4ea01c00},
 	"xor":    {"VXORPS", "eor", 0x6e201c00},
 
-	// a₀ b₀ a₁ b₁ … for the elements in the first half (Low) or the second half (High) of each 16 bytes of a and b
+	// a₀ b₀ a₁ b₁ …, where a_i and b_i are the elements in the first half (Low) or second half (High) of each 16 bytes
 	"interleaveLow":  {"VUNPCKLPS", "zip1", 0x4e803800},
 	"interleaveHigh": {"VUNPCKHPS", "zip2", 0x4e807800},
 

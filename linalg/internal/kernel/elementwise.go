@@ -99,9 +99,9 @@ func apply[T Float](kernel32, kernel64 int, y, a []T, f func(float64) float64) {
 }
 
 // runFunction runs the SIMD kernel with index kernel32 (float32) or kernel64 (float64) if SIMD kernels are in use. It
-// reports whether it ran the kernel. For fewer than 512 float64 elements, it uses AVX2 instead of AVX-512, which gives
-// the same bits. On a Xeon from 2023, a few AVX-512 instructions reduced the clock frequency by 5 % for a whole
-// training step of the Gaussian model.
+// reports whether it ran the kernel. For fewer than 512 float64 elements, it uses AVX2 instead of AVX-512; the results
+// are bit-identical. The reason is that on a Xeon from 2023, a few AVX-512 instructions reduced the clock frequency by
+// 5 % for a whole training step of the Gaussian model.
 func runFunction[T Float](kernel32, kernel64 int, y, b, a []T) bool {
 	if level == levelNone {
 		return false
@@ -179,7 +179,7 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 // A float32 standard deviation softplus(x) is therefore positive only for x ≥ −44.
 const tail = 44
 
-// expOfMinusAbs returns e^−|x| for a number x of type T. In float32, the result is zero if |x| > tail.
+// expOfMinusAbs returns e^−|x|. If T is float32, the result is zero for |x| > tail.
 func expOfMinusAbs[T Float](x float64) float64 {
 	x = math.Abs(x)
 	if unsafe.Sizeof(T(0)) == 4 && x > tail {

@@ -83,7 +83,7 @@ func bigTanh(x float64) *big.Float {
 
 func bigSigmoid(x float64) *big.Float { return quo(newBig(1), add(newBig(1), bigExp(-x))) }
 
-// bigSoftplus returns max(x, 0) + log(1 + e) for e = e^−|x|.
+// bigSoftplus returns max(x, 0) + log(1 + exp(−|x|)).
 func bigSoftplus(x float64) *big.Float {
 	e := bigExp(-math.Abs(x))
 	v, _ := e.Float64()
