@@ -126,7 +126,7 @@ func (a *AIS[T]) at(t *ad.Tape[T], z linalg.Matrix[T]) *Particles[T] {
 	}
 }
 
-// draw returns the columns z ~ q⁰ [ℓ×B] at which chains start.
+// draw returns the initial states z ~ q⁰ [ℓ×B] of the chains.
 func (a *AIS[T]) draw(streams []*rand.Rand) linalg.Matrix[T] {
 	z := normals[T](streams, a.Mean.Rows)
 	linalg.Mul(z, a.SD, z)

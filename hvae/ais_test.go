@@ -99,7 +99,7 @@ func TestTunedKernelsAcceptTwoThirdsOfProposals(t *testing.T) {
 	}
 }
 
-// cliff returns a target with p(x, z) = N(z | 0, 1) for z < 1, and log p(x, z) = beyond for z ≥ 1.
+// cliff returns a target with p(x, z) = N(z | 0, 1) for z < 1, and the given log p(x, z) for z ≥ 1.
 func cliff(beyond float64) density {
 	return func(z *ad.Var[float64]) *ad.Var[float64] {
 		l := hvae.LogNormal(z)

@@ -15,7 +15,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// A Batch is a list of columns for which bounds are computed with separate noise. Draws and Columns return a Batch.
+// A Batch is a list of columns, each of which has its own bound and noise. Draws and Columns return a Batch.
 type Batch struct {
 	size    int
 	columns []int // numbers of the data columns, or nil for Draws
@@ -151,8 +151,8 @@ func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEsti
 	return evidence, nil
 }
 
-// diagnose computes the blocks of a pass again, until the sum of bounds or a gradient of a block is not finite. The
-// error consists of the string what and a description of the first operation whose result is not finite.
+// diagnose computes the blocks of a pass again, until a block has a sum of bounds or a gradient that is not finite. The
+// error consists of the given string and a description of the first operation whose result is not finite.
 func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string) error {
 	t := &ad.Tape[T]{KeepAll: true}
 	b := &Block[T]{Tape: t, constant: t.Leaf} // so that the tape records all operations

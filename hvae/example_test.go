@@ -214,7 +214,7 @@ func ExampleClosedForm() {
 	// log p(x) = -3.793 ± 0.046 (exact: -3.781)
 }
 
-// eightSchools is the target of eight measured effects y_j with standard errors σ_j (Rubin, 1981; Gelman et al., 2013):
+// eightSchools is a model of eight measured effects y_j with standard errors σ_j (Rubin, 1981; Gelman et al., 2013):
 //
 //	μ ~ N(0, 5²),   τ ~ half-Cauchy(5),   θ_j ~ N(μ, τ²),   y_j ~ N(θ_j, σ_j²).
 //
@@ -284,7 +284,7 @@ func ExampleSample() {
 	// E[μ | y] = 4.35 ± 0.03, E[τ | y] = 3.66 ± 0.04
 }
 
-// regression is the target of a Gaussian process with values z ~ N(0, CCᵀ) and observations y ~ N(z, 0.3²I).
+// regression is the target of Gaussian process regression with values z ~ N(0, CCᵀ) and observations y ~ N(z, 0.3²I).
 type regression struct{ factor, y linalg.Matrix[float64] } // C and y
 
 func (r regression) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -294,8 +294,8 @@ func (r regression) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Add(prior.LogDensity(z), likelihood.LogDensity(t.Const(r.y)))
 }
 
-// Under the posterior, the elements of z are correlated. Without a flow, the ELBO of a Normal nearly reaches the log
-// evidence, which is log N(y | 0, CCᵀ + 0.3²I) = −5.024. The ELBO of a DiagonalNormal does not.
+// Under the posterior, the elements of z are correlated. Without a flow, the ELBO with q⁰ = Normal nearly reaches the
+// log evidence, which is log N(y | 0, CCᵀ + 0.3²I) = −5.024. The ELBO with DiagonalNormal does not.
 func ExampleNormal() {
 	x, y := []float64{-2, -1.2, -0.3, 0.4, 1.1, 2}, linalg.Column(-0.9, -1.1, -0.2, 0.5, 0.8, 0.7)
 	n := len(x)

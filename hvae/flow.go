@@ -86,7 +86,7 @@ func (f *Flow[T]) check(s Phase[T]) {
 	}
 }
 
-// LogDet returns log |det ∇H| = log Π α_k^ℓ [1×1] for ℓ = dims. If the tempering is tied, this is (ℓ/2) log β₀.
+// LogDet returns log |det ∇H| = log Π α_k^ℓ [1×1] for ℓ = dims. For fixed and free tempering, this is (ℓ/2) log β₀.
 // Leapfrog steps do not contribute, because their Jacobians have determinant 1.
 func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	if f.Tempering.Alpha == nil {
@@ -95,7 +95,7 @@ func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	return sumOfLogs(f.Tempering.Alpha, dims)
 }
 
-// logVolume returns log(s^ℓ Π α_k^ℓ) [1×1] for ℓ = dims. If the tempering is tied, the result is the constant 0.
+// logVolume returns log(s^ℓ Π α_k^ℓ) [1×1] for ℓ = dims. For fixed and free tempering, the result is the constant 0.
 func (f *Flow[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	if f.Tempering.Alpha == nil || f.Tempering.tied {
 		return tape.Scalar(0)
@@ -103,7 +103,7 @@ func (f *Flow[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	return ad.Add(sumOfLogs(f.Tempering.MomentumSD, dims), f.LogDet(tape, dims))
 }
 
-// sumOfLogs returns Σ log v [1×1] over the rows of v and dims dimensions. If v has one column, all dimensions use it.
+// sumOfLogs returns Σ log v [1×1] over v [K×dims]. If v has only one column, all dimensions use it.
 func sumOfLogs[T linalg.Float](v *ad.Var[T], dims int) *ad.Var[T] {
 	return ad.Scale(ad.Sum(ad.Log(v)), T(dims)/T(v.Cols()))
 }

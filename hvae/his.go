@@ -38,9 +38,9 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 // where c ≤ 1 is the probability that a draw of HIS ends in the support of the posterior. Therefore the expectation of
 // −log(mean of 1/p̂_θ(x)) is an upper bound on log p_θ(x), even if the draws depend on each other.
 //
-// For normal distributions, 1/p̂_θ(x) has infinite variance if the variance of (z_K, ρ_K) from HIS is, in some
-// direction, at least twice the variance of p_θ(z|x) N(ρ|0, I). So choose a narrow q⁰. ReverseHIS misses regions of q⁰
-// that contain no exact draw.
+// For normal distributions, 1/p̂_θ(x) has infinite variance if, in some direction, the variance of (z_K, ρ_K) from HIS
+// is at least twice that of p_θ(z|x) N(ρ|0, I). So choose a narrow q⁰. ReverseHIS misses regions of q⁰ that contain no
+// exact draw.
 func ReverseHIS[T linalg.Float](f *Flow[T], prior Density[T], z, rho *ad.Var[T]) Sample[T] {
 	mustNotBeNil("ReverseHIS: the variational prior", prior == nil)
 	end := Phase[T]{z, rho}

@@ -22,7 +22,7 @@ func mustPanic(t *testing.T, want string, f func()) {
 	f()
 }
 
-// A density is a target that is a function of z.
+// A density is a function that implements Target.
 type density func(z *ad.Var[float64]) *ad.Var[float64]
 
 func (f density) LogJoint(z *ad.Var[float64]) *ad.Var[float64] { return f(z) }
@@ -114,8 +114,8 @@ func TestTailShapeOfDegenerateWeights(t *testing.T) {
 	}
 }
 
-// Draws with log p̂ = NaN must count as p̂ = 0. For p̂ = 1, 3, 0 and a diverged draw, the mean is 1, the variance is 2,
-// and (Σ p̂)²/Σ p̂² = 1.6.
+// Draws with log p̂ = NaN must count as p̂ = 0. With a diverged draw and p̂ = 1, 3 and 0, the mean is 1, the variance is
+// 2, and (Σ p̂)²/Σ p̂² = 1.6.
 func TestDivergedDrawsCountAsZero(t *testing.T) {
 	e := hvae.ImportanceEstimate([]float64{0, math.NaN(), math.Log(3), math.Inf(-1)})
 	right := math.Abs(e.Log) <= 1e-15 && math.Abs(e.StandardError-math.Sqrt(2./4)) <= 1e-15
@@ -143,7 +143,7 @@ func rosenbrock(z *ad.Var[float64]) *ad.Var[float64] {
 }
 
 // Some paths diverge, but the other draws give an estimate. If p̂ = 0 in all draws, for example because a standard
-// deviation is 0, Evidence must return an error that names the operation.
+// deviation is 0, Evidence must return an error that names an operation with this result.
 func TestEvidenceSurvivesDivergedDraws(t *testing.T) {
 	draw := func(epsilon, sd, alpha, s float64) hvae.Bound[float64] {
 		return func(b *hvae.Block[float64]) *ad.Var[float64] {

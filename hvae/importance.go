@@ -65,9 +65,10 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 }
 
 // ReverseEstimate returns the estimate −log mean(1/p̂_θ(x)) of log p_θ(x), given log p̂_θ(x) from ReverseHIS or
-// AIS.Reverse. The argument momenta is the number of adjacent estimates for each exact draw z. ReverseEstimate averages
-// them first, because only different z are independent. In the result, Draws is the number of z, TailShape and
-// EffectiveDraws describe the averages of 1/p̂_θ(x), and ELBO is an upper bound, too. NaN counts as 1/p̂_θ(x) = 0.
+// AIS.Reverse. The argument momenta is the number of adjacent estimates for each exact draw z. ReverseEstimate first
+// averages their 1/p̂_θ(x), because only different draws z are independent. In the result, Draws is the number of draws
+// z, TailShape and EffectiveDraws describe the averages of 1/p̂_θ(x), and ELBO is an upper bound, too. NaN counts as
+// 1/p̂_θ(x) = 0.
 func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 	if momenta < 1 || len(logEstimates)%momenta != 0 {
 		misuse("ReverseEstimate: %d estimates do not fit %d momenta for each z", len(logEstimates), momenta)

@@ -25,7 +25,7 @@ func (unshaped) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64])
 
 var none context.Context
 
-// Each mistake in a flow, a target or a prior must panic with a message that contains the given text.
+// Each mistake in a flow, a target or a prior must cause a panic whose message contains the given text.
 func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 	var tp ad.Tape[float64]
 	z, flat := tp.Fill(2, 3, 0), hvaetest.Quadratic{} // p(x, z) = 1

@@ -9,8 +9,8 @@ import (
 // An Optimiser is a method of stochastic gradient ascent: UpdateTheta and UpdatePhi of Algorithm 2. To change the
 // learning rate between steps, pass NewTrainer a pointer to Adamax or RMSProp.
 type Optimiser[T linalg.Float] interface {
-	// Ascend updates theta, the n elements of one parameter, and averages [2×n], two running averages for each element.
-	// A Trainer keeps the averages, which are 0 before the first step. Steps are numbered from 1.
+	// Ascend updates the n elements theta of one parameter and their running averages [2×n], two for each element. A
+	// Trainer keeps the averages, which are 0 before the first step. Steps are numbered from 1.
 	Ascend(step int, theta, gradient []T, averages linalg.Matrix[T])
 }
 

@@ -9,8 +9,8 @@ import (
 
 // A Tempering holds the factors α_k by which a flow multiplies the momentum after each leapfrog step, and the standard
 // deviation s of the initial momentum ρ₀ = s·γ₀. The zero value means no tempering: α_k = 1 and s = 1. Tempering helps
-// if the posterior is far from q⁰ or has several modes. A good initial value of s = Π 1/α_k = 1/√β₀ is between 1.2 and
-// 2, for example s = 1.5 for α_k = 1.5^(−1/K). For comparison, α_k = 0.9 means s = 1.7 for K = 5, but 8.2 for K = 20.
+// if the posterior is far from q⁰ or has several modes. Start with s = Π 1/α_k between 1.2 and 2, for example with α_k
+// = 1.5^(−1/K) and s = 1.5. For comparison, α_k = 0.9 gives s = 1.7 for K = 5, but 8.2 for K = 20.
 //
 // The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1 (FixedTempering, FreeTempering). The flow then multiplies
 // volumes by Π α_k^ℓ = s^−ℓ, which preserves the sum of the entropies H of q⁰ and N(0, I): H(z_K, ρ_K) = H(q⁰) + H(N(0,
@@ -60,8 +60,8 @@ func FreeTempering[T linalg.Float](alpha *ad.Var[T]) Tempering[T] {
 
 // UntiedTempering returns the tempering with the given α_k > 0 and s > 0, which do not depend on each other. The shape
 // of alpha is [K×1] or [K×ℓ], and the shape of momentumSD is [1×1] or [1×ℓ]. If an element is 0 or negative, log p̂ is
-// not finite. Training by the ELBO can make untied flows so narrow that they give a better ELBO but a worse estimate of
-// the evidence (see ImportanceBound).
+// not finite. Training by the ELBO can make the distribution of z_K so narrow that the ELBO is better, but the estimate
+// of the evidence worse (see ImportanceBound).
 func UntiedTempering[T linalg.Float](alpha, momentumSD *ad.Var[T]) Tempering[T] {
 	return Tempering[T]{Alpha: alpha, MomentumSD: momentumSD}
 }

@@ -117,12 +117,12 @@ func TestGradientErrorDetectsMissingTerm(t *testing.T) {
 	}
 }
 
-// A drawFunc is a prior whose method Draw calls the function.
+// A drawFunc is a function that implements Prior.
 type drawFunc func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64])
 
 func (d drawFunc) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) { return d(epsilon) }
 
-// A shifted is a prior whose LogDensity ignores the mean.
+// A shifted prior has a LogDensity that ignores the mean.
 type shifted struct{ hvae.DiagonalNormal[float64] }
 
 func (s shifted) LogDensity(z *ad.Var[float64]) *ad.Var[float64] {

@@ -105,7 +105,8 @@ func (w *assembler) elementwiseKernel(k elementwiseKernel) {
 		w.broadcast(address{base: "@" + name}, len(x))
 		x = append(x, f.loaded(len(x), 1))
 	}
-	// Inputs are loaded by load, and outputs are stored by store, both for full and for partial vectors.
+	// The function load loads the inputs, and the function store stores the outputs. Both handle full and partial
+	// vectors.
 	at := func(name rune) address { return address{base: string(name), index: "done", scale: 1} }
 	load := func() {
 		for i, name := range k.inputs {

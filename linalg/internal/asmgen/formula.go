@@ -33,7 +33,7 @@ func newFormula(w *assembler) *formula {
 }
 
 // loaded returns a value for a vector that the caller has loaded into a register. The argument readers is 1 if the
-// register must still hold the vector after the whole formula, and otherwise 0.
+// register must still hold the vector after the whole formula, and 0 otherwise.
 func (f *formula) loaded(register, readers int) *value {
 	f.used[register] = true
 	return &value{register: register, readers: readers}
@@ -168,7 +168,7 @@ func (f *formula) overwrite(v *value) int {
 	return d
 }
 
-// emitMultiplyAdd emits v = c ± a·b. The instruction overwrites c or, in some cases on amd64, a factor.
+// emitMultiplyAdd emits v = c ± a·b. The instruction overwrites c or, on amd64, sometimes a factor.
 func (f *formula) emitMultiplyAdd(v, a, b, c *value) {
 	if b.constant != nil || !overwrites(a) && overwrites(b) {
 		a, b = b, a // prefer to overwrite a constant or a value that is not needed any more
@@ -182,7 +182,7 @@ func (f *formula) emitMultiplyAdd(v, a, b, c *value) {
 	f.instruction(v.operation, "213", f.read(b), c, v.register)
 }
 
-// emitChoose emits v = a for the elements with x < y, and v = b for all others.
+// emitChoose emits v = a in the elements where x < y, and v = b in all others.
 func (f *formula) emitChoose(v, x, y, a, b *value) {
 	for _, argument := range v.arguments {
 		f.read(argument)

@@ -64,9 +64,9 @@ func (f *formula) polynomial(coefficients []float64, x *value) *value {
 	return p
 }
 
-// reduce returns the integer n nearest to x/log 2, and rest = x − n·log2High. The lowest bits of the third result,
-// bits, are the integer bias + n. To round x/log 2 to an integer, it adds the large number m, which is 1.5·2²³ + bias
-// in float32 and 1.5·2⁵² + bias in float64.
+// reduce returns the integer n nearest to x/log 2, and rest = x − n·log2High. The lowest bits of the third result are
+// those of the integer bias + n. To round x/log 2 to an integer, reduce adds the large number m, which is 1.5·2²³ +
+// bias in float32 and 1.5·2⁵² + bias in float64.
 func (f *formula) reduce(x *value, bias float64) (n, rest, bits *value) {
 	m := math.Ldexp(1.5, mantissaBits[f.size]) + bias
 	bits = f.add(f.mul(x, f.float(math.Log2E)), f.float(m))
@@ -82,7 +82,7 @@ func (f *formula) exp(x *value) *value {
 	n, rest, bits := f.reduce(x, 2*exponentBias[f.size])
 	r := f.fnma(n, f.float(log2Low[f.size]), rest)
 	y := f.polynomial(append([]float64{1, 1}, expSeries[f.size]...), r)
-	// The bits of a power of 2 are its exponent plus the bias, shifted left into the exponent field.
+	// To get the bits of a power of 2, shift its exponent plus the bias left into the exponent field.
 	half := f.shift(bits, -1)
 	rest = f.subInt(bits, half)
 	y = f.mul(y, f.shift(half, mantissaBits[f.size]))

@@ -22,7 +22,7 @@ import (
 
 //go:generate go run .
 
-// files returns the contents of the generated files of package kernel, by file name.
+// files returns a map from the name of each generated file of package kernel to its contents.
 func files() map[string]string {
 	texts := map[string]string{"indices.go": indices()}
 	for _, arch := range []*architecture{amd64, arm64} {

@@ -63,8 +63,8 @@ func (w *assembler) blocks(widths []int, f func(n int), addresses ...string) {
 }
 
 // mulAdd emits a row kernel that computes y_i = a_i ⊙ b_i + c_i, where a and c are columns or matrices. The kernel
-// processes one block of columns after the other. In each row, a block consists of whole vectors and at most one
-// shorter vector.
+// processes one block of columns after another. In each row, a block consists of whole vectors and at most one shorter
+// vector.
 func (w *assembler) mulAdd(aColumn, cColumn bool) {
 	const a, c, temp, product = 0, 1, 2, 3
 	lanes := w.bytes / 8
@@ -151,8 +151,9 @@ func (w *assembler) addColumns(n int) {
 		w.addFourColumns()
 		return
 	}
-	// Register p + i holds products. With two lanes, they are products of row 2s + i, for the sums in register s. With
-	// four lanes, they are products of row i in the first half and of row i + 2 in the second half.
+	// Register p + i holds products. With two lanes, they belong to row 2s + i while the code adds to the sums in
+	// register s. With four lanes, the products of row i are in the first half, and those of row i + 2 in the second
+	// half.
 	const p, a, temp, column = 2, 4, 5, 6
 	load := func(part, row string, i, r int) {
 		w.setVectors(8, n)

@@ -132,10 +132,10 @@ func (w *assembler) at(base, stride string, i int) address {
 	return address{base: base, index: fmt.Sprintf("%s%d", stride, i/scale), scale: scale}
 }
 
-// loadStride emits code that loads the stride in the given kernel argument, and multiples of it, into registers. For 1
-// ≤ i < n, the register with i times the stride is named by the string stride and the number i, such as row3. On amd64,
-// addresses need only odd multiples, because the scale of an address supplies a factor of 1, 2, 4 or 8. On arm64,
-// addresses need all multiples.
+// loadStride emits code that loads the given kernel argument, which is a stride, and its multiples into registers. For
+// 1 ≤ i < n, the register with i times the stride is named after the string stride and the number i, such as row3. On
+// amd64, addresses need only odd multiples, because the scale of an address supplies a factor of 1, 2, 4 or 8. On
+// arm64, addresses need all multiples.
 func (w *assembler) loadStride(argument, stride string, n int) {
 	w.code("MOVE @%s, %s1", argument, stride)
 	for i := 2; i < n; i++ {

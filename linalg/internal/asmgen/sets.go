@@ -24,9 +24,9 @@ type isa struct {
 	vectors      int    // largest number of vectors per row of a tile
 	partialWidth int    // largest number of columns of a partial tile
 
-	// peakSums is the number of vectors of sums in the kernel that measures the peak speed. So many independent sums
-	// hide the latency of a multiply-add (four cycles) on processors with two (amd64) or four (arm64) multiply-add
-	// units.
+	// peakSums is the number of vectors of sums in the kernel that measures the peak speed. A multiply-add takes four
+	// cycles, so processors with two (amd64) or four (arm64) multiply-add units need at least 8 or 16 independent sums
+	// to be busy all the time.
 	peakSums int
 
 	tiles [kinds][]shape // shapes of the tile kernels of each kind

@@ -9,9 +9,9 @@ import (
 )
 
 // vectorInstructions maps names to vector instructions d = a ∘ b. The fields are the amd64 name of the instruction for
-// float32 or int32, its arm64 name and its arm64 code. Go's assembler lacks most of these arm64 instructions
-// (golang/go#41092). The generator emits all of them as WORD directives, which contain the instruction code. A comment
-// contains the output of GNU's disassembler for this code, and a test compares the code with the comment.
+// float32 or int32, its arm64 name and its arm64 code. Go's assembler lacks most of the arm64 instructions
+// (golang/go#41092). So the generator emits every arm64 instruction of the table as a WORD directive with its code. A
+// comment contains the output of the GNU disassembler for this code, and a test compares the two.
 var vectorInstructions = map[string]struct {
 	amd64, arm64 string
 	code         uint32
@@ -31,7 +31,8 @@ var vectorInstructions = map[string]struct {
 	"or":     {"VORPS", "orr", 0x4ea01c00},
 	"xor":    {"VXORPS", "eor", 0x6e201c00},
 
-	// a₀ b₀ a₁ b₁ …, where a_i and b_i are the elements in the first half (Low) or second half (High) of each 16 bytes
+	// a₀ b₀ a₁ b₁ …, where a_i and b_i are the elements of the first half (Low) or the second half (High) of each 16
+	// bytes
 	"interleaveLow":  {"VUNPCKLPS", "zip1", 0x4e803800},
 	"interleaveHigh": {"VUNPCKHPS", "zip2", 0x4e807800},
 
@@ -89,12 +90,12 @@ func (w *assembler) vector(name string, a, b, d int) {
 }
 
 // word emits a WORD directive with the code of an arm64 instruction, and a comment that is formatted as by fmt.Sprintf.
-// The comment must equal the output of GNU's disassembler for this code.
+// The comment must equal the output of the GNU disassembler for this code.
 func (w *assembler) word(code uint32, format string, args ...any) {
 	w.op("WORD $0x%08x // %s", code, fmt.Sprintf(format, args...))
 }
 
-// vectorMemory emits d = a ∘ b for the vector b at an address. On arm64, it uses vector register temp.
+// vectorMemory emits d = a ∘ b for the vector b at an address. On arm64, it first loads b into vector register temp.
 func (w *assembler) vectorMemory(name string, a int, b address, d, temp int) {
 	if w.architecture == amd64 {
 		w.op("%s %s, %s, %s", w.typed(vectorInstructions[name].amd64), w.memory(b), w.v(a), w.v(d))
@@ -216,7 +217,7 @@ func (w *assembler) maskData() {
 	w.WriteString("GLOBL ones<>(SB), NOPTR|RODATA, $64\n")
 }
 
-// A constant is a number that vector instructions use: its bits and its size in bytes.
+// A constant holds the bits and the size in bytes of a number that vector instructions use.
 type constant struct {
 	bits uint64
 	size int

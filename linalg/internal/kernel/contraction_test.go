@@ -60,8 +60,8 @@ func randomContraction[T Float](rng *rand.Rand, rows, cols, steps, groups int) C
 }
 
 // TestContractionsMatchTheirDefinition checks contractions whose sizes are close to multiples of tile and vector sizes.
-// The results must be bit-identical to the results of define, which uses fused multiply-adds in float32 if the
-// contraction uses SIMD kernels. Elements of c.C outside the matrices C_g must not change.
+// The results must be bit-identical to the results of define, which uses fused multiply-adds if the contraction uses
+// SIMD kernels. Elements of c.C outside the matrices C_g must not change.
 func TestContractionsMatchTheirDefinition(t *testing.T) {
 	OnEachLevel(func(name string) {
 		t.Run(name, func(t *testing.T) {

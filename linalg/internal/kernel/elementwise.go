@@ -66,7 +66,8 @@ func Scale[T Float](y []T, s T, a []T) { scaleShift(y, s, a, T(math.Copysign(0, 
 // AddConst sets y = a + t.
 func AddConst[T Float](y, a []T, t T) { scaleShift(y, 1, a, t) }
 
-// scaleShift sets y = s·a + t. The product or the sum must be exact, so that fused multiply-adds give the same bits.
+// scaleShift sets y = s·a + t. The product or the sum must be exact, so that the bits are the same with and without
+// fused multiply-adds.
 func scaleShift[T Float](y []T, s T, a []T, t T) {
 	a = a[:len(y)]
 	if simd32[T]() {
@@ -99,9 +100,9 @@ func apply[T Float](kernel32, kernel64 int, y, a []T, f func(float64) float64) {
 }
 
 // runFunction runs the SIMD kernel with index kernel32 (float32) or kernel64 (float64) if SIMD kernels are in use. It
-// reports whether it ran the kernel. For fewer than 512 float64 elements, it uses AVX2 instead of AVX-512; the results
-// are bit-identical. The reason is that on a Xeon from 2023, a few AVX-512 instructions reduced the clock frequency by
-// 5 % for a whole training step of the Gaussian model.
+// reports whether it ran the kernel. For fewer than 512 float64 elements, it uses AVX2 instead of AVX-512, because on a
+// Xeon of 2023, a few AVX-512 instructions reduced the clock frequency by 5 % for a whole training step of the Gaussian
+// model. The results are bit-identical.
 func runFunction[T Float](kernel32, kernel64 int, y, b, a []T) bool {
 	if level == levelNone {
 		return false
@@ -117,8 +118,8 @@ func runFunction[T Float](kernel32, kernel64 int, y, b, a []T) bool {
 	return true
 }
 
-// Softplus runs the kernel of SoftplusSigmoid. A separate kernel would not speed up training, which needs the slope,
-// too.
+// Softplus runs the kernel of SoftplusSigmoid. A separate kernel would not speed up training, which needs the sigmoid
+// as well.
 func Softplus[T Float](y, a []T) { SoftplusSigmoid(y, y, a) }
 
 // SoftplusSigmoid stores y last. If y and slope are the same slice, the slice therefore holds only the softplus.
@@ -179,7 +180,7 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 // A float32 standard deviation softplus(x) is therefore positive only for x ≥ −44.
 const tail = 44
 
-// expOfMinusAbs returns e^−|x|. If T is float32, the result is zero for |x| > tail.
+// expOfMinusAbs returns e^−|x|. If T is float32, it returns zero for |x| > tail.
 func expOfMinusAbs[T Float](x float64) float64 {
 	x = math.Abs(x)
 	if unsafe.Sizeof(T(0)) == 4 && x > tail {

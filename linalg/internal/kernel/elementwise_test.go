@@ -70,8 +70,8 @@ func TestElementwiseKernelsMatchTheirDefinitions(t *testing.T) {
 	})
 }
 
-// A function is an elementwise function of one argument. The field exact computes the exact result as the sum of two
-// numbers. The field hash is the hash that the results for arguments from −120 to 120 must have; see testAccuracy.
+// A function is an elementwise function of one argument. The function exact returns the exact result as the sum of two
+// numbers. The field hash is the expected hash of the results for arguments from −120 to 120; see testAccuracy.
 type function[T Float] struct {
 	name  string
 	run   func(y, x []T)
@@ -79,8 +79,8 @@ type function[T Float] struct {
 	hash  uint64
 }
 
-// TestFunctionsAreAccurateEverywhere compares the SIMD kernels with float64 functions or math/big. All instruction
-// sets must give the same bits. The test compares a hash of the results, because no machine has all instruction sets.
+// TestFunctionsAreAccurateEverywhere compares the SIMD kernels with float64 functions or math/big. All instruction sets
+// must give the same bits. No machine has all of them, so the test compares a hash of the results with a constant.
 func TestFunctionsAreAccurateEverywhere(t *testing.T) {
 	single := func(f func(x float64) float64) func(x float64) (value, rest float64) {
 		return func(x float64) (value, rest float64) { return f(x), 0 }
@@ -145,8 +145,8 @@ func exponent(x float64) int {
 
 // testAccuracy compares the results of functions with the exact values. It evaluates the functions at the elements of x
 // and at −120, −120 + step, and so on up to 120. The argument bound is the largest allowed error, in units in the last
-// place. The function unit returns the size of this unit at the exact value y. It hashes only the results for arguments
-// from −120 to 120, because -short does not change these arguments.
+// place. The function unit returns the size of this unit at the exact value y. The hash covers only the results for
+// arguments from −120 to 120, because -short does not change these arguments.
 func testAccuracy[T Float](t *testing.T, bound float64, x []T, step float64,
 	unit func(y float64) float64, functions []function[T]) {
 	hashed := len(x)

@@ -23,7 +23,7 @@ type tileArgs struct {
 // A tileKernel is a kernel for tiles of a fixed size, with its index in the table of all tile kernels.
 type tileKernel struct{ rows, vectors, index int }
 
-// A tileLookup is a table. Element [r][v] is the kernel for the tallest tile with v vectors and at most r rows.
+// Element [r][v] of a tileLookup is the kernel for the tallest tile with v vectors and at most r rows.
 type tileLookup [maxRows + 1][maxVectors + 1]tileKernel
 
 const maxRows, maxVectors = 16, 4
@@ -68,8 +68,8 @@ func (c *Contraction[T]) tiles() {
 	if c.Add {
 		args.add = 1
 	}
-	// The widest tiles compute the first columns of each group. If there is only one group, narrower tiles and then
-	// partial tiles compute its remaining columns. If there are several groups, a tile computes remaining columns of
+	// The widest tiles cover the first columns of each group. If there is only one group, narrower tiles and then
+	// partial tiles cover its remaining columns. If there are several groups, a tile covers remaining columns of
 	// several groups, and each vector of the tile belongs to a different group. If only four columns of each group
 	// remain, a vector holds four columns from each of several groups.
 	vectors := s.vectors
@@ -107,8 +107,8 @@ func (c *Contraction[T]) tiles() {
 }
 
 // quads computes the last four columns, j to j+3, of all groups. Each group fills four lanes of a vector. If too few
-// groups remain to fill a vector, the last group is repeated. If only one group remains, a partial tile computes its
-// columns.
+// groups remain to fill a vector, the last group is repeated. If only one group remains, its four columns form a
+// partial tile.
 func (c *Contraction[T]) quads(args tileArgs, s *kernelSet, j int) {
 	for g := 0; g < c.Groups; {
 		n := min(c.Groups-g, s.lanes/4)

@@ -17,8 +17,8 @@ type transposeArgs struct {
 // kernel in the table of all transpose kernels.
 type transposeKernel struct{ rows, index int }
 
-// Transpose transposes each of the consecutive matrices [rows×cols] in a and stores the results in dst, one after the
-// other. The length of a must be a multiple of rows·cols.
+// Transpose transposes the consecutive matrices [rows×cols] in the slice a and stores the results in dst, in the same
+// order. The length of a must be a multiple of rows·cols.
 func Transpose[T Float](dst, a []T, rows, cols int) {
 	dst = dst[:len(a)]
 	if simd32[T]() && cols >= 4 {
