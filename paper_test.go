@@ -416,9 +416,10 @@ func flowEstimate(r *report) {
 // to O(ε²). Without tempering, the dynamics are homogeneous in time, so log p̂(x) = log p(x, z₀) − log q⁰(z₀) + O(ε²).
 // If ε is halved for a trajectory of fixed length Kε = 2, the term O(ε²) must shrink by a factor of four.
 //
-// Therefore a homogeneous flow "yields a high-variance estimator of the normalizing constants even if r^{k,opt} is
-// used". Here, the target is N(0, I/16) in two dimensions, much narrower than q⁰. Without tempering, p̂(x) must have the
-// variance of the standard estimate p(x, z₀)/q⁰(z₀), up to 2 %. Tempering must divide this variance by at least 1.5.
+// Because p̂(x) hardly changes, a homogeneous flow "yields a high-variance estimator of the normalizing constants even
+// if r^{k,opt} is used". Here, the target is N(0, I/16) in two dimensions, much narrower than q⁰. Without tempering,
+// p̂(x) must have the variance of the standard estimate p(x, z₀)/q⁰(z₀), up to 2 %. Tempering must divide this variance
+// by at least 1.5.
 func homogeneousFlow(r *report) {
 	r.statement("", "leapfrog discretises Hamiltonian dynamics: a homogeneous flow changes p̂(x) only by O(ε²), "+
 		"so the variance stays high")
@@ -675,14 +676,14 @@ func sameGradient(r *report) {
 	}
 }
 
-// simplifiedVariance checks in which cases S, the right side of equation 12, varies less than log p̂. The difference log
-// p̂ − S = ½γ₀ᵀγ₀ − ℓ/2 gives
+// simplifiedVariance checks when S, the right side of equation 12, has a smaller variance than log p̂. The difference
+// log p̂ − S = ½γ₀ᵀγ₀ − ℓ/2 gives
 //
 //	Var(S) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).
 //
-// The paper calls the use of S Rao-Blackwellisation, which replaces a whole estimate with its conditional expectation.
-// But equation 12 replaces only the term ½γ₀ᵀγ₀, which is correlated with the other terms. Training is not affected,
-// because the gradients are the same.
+// The paper calls this a Rao-Blackwellisation. A Rao-Blackwellisation replaces a whole estimate with its conditional
+// expectation, but equation 12 replaces only the term ½γ₀ᵀγ₀, which is correlated with the other terms. Training is not
+// affected, because the gradients are the same.
 //   - For U = ½ω²z² and one ε < 2/ω for all steps, the leapfrog steps conserve ½ρ² + ½ω²(1 − ε²ω²/4)z², and cooling
 //     multiplies this energy by at least α_k². So the final energy is at least ½γ₀², the covariance is at most 0, and
 //     Var(S) > Var(log p̂). The covariance depends on ε and ω only through εω.
@@ -1289,7 +1290,7 @@ func posteriorCovariance(r *report) {
 	r.compare(slices.Max(end), ">", 0.3, "largest |r| of z_K")
 }
 
-// correlations returns the absolute correlation |r| of each pair of rows of z, except rows where sd is 0.9 or more.
+// correlations returns |r| for each pair of rows of z. It skips rows with a standard deviation (sd) of 0.9 or more.
 func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 	var units [][]float64 // the rows, centred and divided by their norm
 	for j := range z.Rows {
@@ -1380,9 +1381,8 @@ func tiedEntropy(r *report) {
 	}
 }
 
-// untiedOptimum checks that a flow with untied tempering can give p̂(x) = p(x) in every draw. The check makes 100 draws
-// in three dimensions. The standard deviation of q⁰ is r times the standard deviation of the posterior: r is 0.5, 3 and
-// 100 in the three dimensions.
+// untiedOptimum checks that a flow with untied tempering can give p̂(x) = p(x) in every draw. In three dimensions, q⁰
+// has 0.5, 3 and 100 times the standard deviation of the posterior. The check makes 100 draws.
 func untiedOptimum(r *report) {
 	r.statement("",
 		"untied tempering, K = 1, ε = √2·σ_posterior, s = 1/√2, α = √2/r per dimension: p̂(x) = p(x) in every draw")
@@ -1704,7 +1704,7 @@ func drawHIS(t *tape, f *flow, q0 prior, n int, rng *rand.Rand) hvae.Sample[floa
 	return sample
 }
 
-// drawWithNoise returns n draws of Algorithm 1 and their noise ε and γ₀.
+// drawWithNoise returns n draws from Algorithm 1, and the noise ε and γ₀ that produced them.
 func drawWithNoise(t *tape, f *flow, q0 prior, n int, rng *rand.Rand) (
 	sample hvae.Sample[float64], epsilon, gamma0 variable) {
 	dims := q0.Mean.Rows()

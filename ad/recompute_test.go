@@ -50,7 +50,7 @@ func TestRecomputedKeepsBits(t *testing.T) {
 	}
 }
 
-// Backward runs the program passed to Recomputed a second time. Both runs must receive the same arguments, even if the
+// Backward reruns the program that was passed to Recomputed. Both runs must receive the same arguments, even if the
 // program also uses variables that are not among its arguments.
 func TestEachRunOfAProgramGetsTheSameArguments(t *testing.T) {
 	var tape Tape[float64]

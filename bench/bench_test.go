@@ -124,7 +124,7 @@ func trainStep(b *testing.B, s mnist.Settings) {
 
 // BenchmarkLeapfrog measures a flow of one leapfrog step in an MNIST model, on all cores with batch size 100, as in an
 // evaluation. The flow computes two gradients of the potential energy. A gradient takes twice as many multiply-adds as
-// a pass through the decoder, which takes 1,117,456 for each sample, without multiplications by padding.
+// a pass through the decoder. A pass takes 1,117,456 multiply-adds per sample, not counting multiplications by padding.
 func BenchmarkLeapfrog(b *testing.B) {
 	model := mnist.New[float32](hvaeOf(1), -2, 1)
 	images, z, rho := binary(784, 100), normal[float32](64, 100), normal[float32](64, 100)

@@ -1,4 +1,4 @@
-// Package bench contains benchmarks of training, evaluation and their kernels:
+// Package bench contains benchmarks of training, evaluation and their kernels. This command runs them:
 //
 //	go test -run '^$' -bench . ./bench
 //

@@ -133,10 +133,10 @@ func transposeRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[
 	}
 }
 
-// transposeOne implements transpose for images with one channel, on one core. A contraction in transposeRows has a row
-// for each channel, so with one channel it would use each loaded element of δ only once. A contraction in transposeOne
-// has a row for each kernel row instead. It adds the products of output row oy and kernel row ky to input row oy·Stride
-// + ky − PadTop.
+// transposeOne implements transpose for images with one channel, on one core. The result of a contraction in
+// transposeRows has a row for each channel. With one channel, such a contraction would use each loaded element of δ
+// only once. So the result of a contraction in transposeOne has a row for each kernel row instead. For output row oy
+// and kernel row ky, this row is added to input row oy·Stride + ky − PadTop.
 func transposeOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	var buffers buffers
 	clear(x.Data)

@@ -137,7 +137,7 @@ func TestAISRejectsProposalsWithoutDensity(t *testing.T) {
 	}
 }
 
-// The settings in this test may come from a trained model, so they must cause an error, not a panic.
+// A trained model can have settings like those in this test, so they must cause an error, not a panic.
 func TestAISReturnsAnErrorIfItCannotStart(t *testing.T) {
 	for want, change := range map[string]func(a *hvae.AIS[float64]){
 		"log q⁰(z) is NaN; neither may be NaN, and SD": func(a *hvae.AIS[float64]) { a.SD = linalg.Column(0.0) },

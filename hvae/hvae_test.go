@@ -114,8 +114,8 @@ func TestTailShapeOfDegenerateWeights(t *testing.T) {
 	}
 }
 
-// Draws with log p̂ = NaN must count as p̂ = 0. With a diverged draw and p̂ = 1, 3 and 0, the mean is 1, the variance is
-// 2, and (Σ p̂)²/Σ p̂² = 1.6.
+// Draws with log p̂ = NaN must count as p̂ = 0. For four draws, of which one diverged and the others have p̂ = 1, 3 and 0,
+// the mean is 1, the variance is 2, and (Σ p̂)²/Σ p̂² = 1.6.
 func TestDivergedDrawsCountAsZero(t *testing.T) {
 	e := hvae.ImportanceEstimate([]float64{0, math.NaN(), math.Log(3), math.Inf(-1)})
 	right := math.Abs(e.Log) <= 1e-15 && math.Abs(e.StandardError-math.Sqrt(2./4)) <= 1e-15

@@ -5,7 +5,7 @@ import (
 	"hvae/linalg"
 )
 
-// A Phase is a point (z, ρ) of phase space for each of B columns.
+// A Phase holds B points (z, ρ) of phase space, one in each column.
 type Phase[T linalg.Float] struct {
 	Z   *ad.Var[T] // position, [ℓ×B]
 	Rho *ad.Var[T] // momentum, [ℓ×B]

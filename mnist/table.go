@@ -46,7 +46,7 @@ const (
 //go:embed published.csv
 var publishedCSV string
 
-// A result is the result of a run, published in the paper or computed by this program.
+// A result contains the estimates for one run, which were published in the paper or computed by this program.
 type result struct {
 	evaluation // for a published run, only the ELBO, the NLL, the model and the seed
 	row        string

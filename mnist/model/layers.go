@@ -135,7 +135,8 @@ var inf = math.Inf(1)
 // New returns a network with its initial parameters. Weights are drawn from N(0, 1/(n_in + n_out)), where n_in and
 // n_out are the sizes of the layer's input and output, for example 28·28 and 14·14·16 in conv1. The decoder's last bias
 // is outputBias, and all other biases are zero. The flow starts with ε = 0.2 (or Config.Eps), α_k = 0.9 (or
-// Config.Alpha), 1/β₀ = 1.5 for fixed tempering, and the standard deviation s = Π 1/α_k of ρ₀ for untied tempering.
+// Config.Alpha), 1/β₀ = 1.5 for fixed tempering and, for untied tempering, s = Π 1/α_k, where s is the standard
+// deviation of ρ₀.
 func New[T linalg.Float](c Config, outputBias float64, seed uint64) *Network[T] {
 	n := describe[T](c)
 	n.decoder.deconv3.bias.mean = outputBias

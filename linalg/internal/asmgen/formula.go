@@ -33,7 +33,7 @@ func newFormula(w *assembler) *formula {
 }
 
 // loaded returns a value for a vector that the caller has loaded into a register. The argument readers is 1 if the
-// register must still hold the vector after the whole formula, and 0 otherwise.
+// register must still hold the vector when the whole formula is computed, and 0 otherwise.
 func (f *formula) loaded(register, readers int) *value {
 	f.used[register] = true
 	return &value{register: register, readers: readers}
@@ -71,7 +71,7 @@ func (f *formula) shift(a *value, n int) *value {
 	return f.apply(&value{operation: "shift", arguments: []*value{a}, shift: n})
 }
 
-// choose returns a in the elements where x < y, and b in all other elements, for example where x or y is NaN.
+// choose returns a in the elements where x < y, and b in all other elements, including those where x or y is NaN.
 func (f *formula) choose(x, y, a, b *value) *value { return f.op("choose", x, y, a, b) }
 
 // emit emits the operations. The outputs stay in their registers.

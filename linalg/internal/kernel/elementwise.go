@@ -101,7 +101,7 @@ func apply[T Float](kernel32, kernel64 int, y, a []T, f func(float64) float64) {
 
 // runFunction runs the SIMD kernel with index kernel32 (float32) or kernel64 (float64) if SIMD kernels are in use. It
 // reports whether it ran the kernel. For fewer than 512 float64 elements, it uses AVX2 instead of AVX-512, because on a
-// Xeon of 2023, a few AVX-512 instructions reduced the clock frequency by 5 % for a whole training step of the Gaussian
+// 2023 Xeon, a few AVX-512 instructions lowered the clock frequency by 5 % throughout a training step of the Gaussian
 // model. The results are bit-identical.
 func runFunction[T Float](kernel32, kernel64 int, y, b, a []T) bool {
 	if level == levelNone {

@@ -9,8 +9,9 @@ import (
 // strides: element (i, j) of a is a[i·ar + j·ac], where ac is 1 or 0. If ar is 0, all rows are equal. If ac is 0, all
 // elements of a row are equal. An operand without a parameter for the column stride has column stride 1.
 //
-// The row kernels are for float64. In float32 with SIMD, AddSums and AddRows run a contraction. Most functions are not
-// inlined, so that the compiler keeps the operands in registers. This saves a third of the time for short rows.
+// The row kernels support only float64. For float32 with SIMD, AddSums and AddRows use the kernels of contractions.
+// Most functions are not inlined, so that the compiler keeps the operands in registers. This saves a third of the time
+// for short rows.
 
 type rowArgs struct {
 	y, a, b, c rowOperand
