@@ -2,8 +2,8 @@
 //
 //	Caterini, Doucet, Sejdinovic: Hamiltonian Variational Auto-Encoder, NeurIPS 2018.
 //
-// Each section of this file begins with the list of its functions. A function states a claim of the paper and checks
-// the claim. Its comment quotes the paper without the subscripts θ and φ. Helpers are at the end.
+// Each section of this file begins with the list of its functions. Each function states a claim of the paper and checks
+// it. Its comment quotes the paper without the subscripts θ and φ. Helpers are at the end.
 //
 //	go test -v -run Paper .          prints the statements with the measured numbers
 //	go test -v -run 'Paper/2.3' .    prints section 2.3 (section 3: 'Paper/^3')
@@ -143,7 +143,7 @@ func standardFramework(r *report) {
 //	p̂(x) = 1/L Σᵢ p(x, zᵢ)/q(zᵢ|x),   Var p̂ = Var(p/q)/L.
 //
 // The paper says: "|L_ELBO(θ, φ; x) − L(θ; x)| decreases as the variance of p̂(x) decreases". The weights p/q are 64,000
-// single estimates of p(x) from Algorithm 1 with K = 2 and fixed tempering. They are the same for all L.
+// single estimates of p(x) from Algorithm 1 with K = 2 and fixed tempering. The same estimates are used for every L.
 func importanceWeighting(r *report) {
 	r.statement("", "IWAE: L samples divide the variance of p̂(x) by L, and the bound increases with L")
 	bimodal := targets()[0]
@@ -174,7 +174,7 @@ func importanceWeighting(r *report) {
 }
 
 // gradientVariance checks that averaging L weights, as in IWAE, also reduces the variance of the gradient. According to
-// the paper, a p̂(x) of low variance "typically translates into a low-variance estimator of" the gradient. The target is
+// the paper, a low-variance p̂(x) "typically translates into a low-variance estimator of" the gradient. The target is
 // the Gaussian model with 20 points in one dimension. The check estimates the variance of the derivative with respect
 // to Δ from 4000 gradients. Each time L is multiplied by 4, from 1 to 64, this variance must decrease by at least 25 %.
 func gradientVariance(r *report) {
@@ -204,7 +204,7 @@ func gradientVariance(r *report) {
 // gradientIsUnbiased checks that ∇ log p̂(x) is an unbiased estimate of ∇ L_ELBO(θ, φ; x). The paper says: "we only
 // require an unbiased estimator" of the gradient, "given by ∇ log p̂(x) if the reparameterization trick is used". The
 // target is the Gaussian model with 8 points in one dimension, and q⁰ = N(μ, s²). The mean of 3000 gradients, each from
-// 10 draws, must be the numerical derivative of the ELBO, whose closed form is log p(D) minus the result of affineGap.
+// 10 draws, must equal the numerical derivative of the ELBO, which is log p(D) minus the result of affineGap.
 func gradientIsUnbiased(r *report) {
 	r.statement("", "∇ log p̂(x) of reparameterised draws is an unbiased estimate of ∇L_ELBO")
 	_, data, theta := points(1, 8)
@@ -302,7 +302,7 @@ func aisKernels(r *report) {
 	}
 }
 
-// aisBounds checks that AIS gives a lower and an upper bound on log p(x). Equation 3 gives the estimate of AIS,
+// aisBounds checks that AIS gives a lower and an upper bound on log p(x). Equation 3 gives the AIS estimate,
 //
 //	p̂(x) = p(x, z_K) Π_k r^k(z_k|z_{k+1}) / (q⁰(z₀) Π_k q^k(z_k|z_{k−1})),
 //
@@ -371,7 +371,7 @@ func flowDensity(r *report) {
 }
 
 // flowEstimate checks that Algorithm 1 computes the estimate p̂(x) of equations 5 and 6. Equation 5 is equation 4 for
-// (z, ρ) instead of z. It gives the first quotient, and equation 6 gives the second:
+// (z, ρ) instead of z. It gives the first expression below, and equation 6 gives the second:
 //
 //	p̂(x) = p̄(x, z_K, ρ_K)/q^K(z_K, ρ_K) = p̄(x, H(z₀, ρ₀))/q⁰(z₀, ρ₀) · Π_k |det ∇Φ^k|,
 //	p̄(x, z, ρ) = p(x, z) N(ρ|0, I).
@@ -513,8 +513,8 @@ func leapfrogStep(r *report) {
 //	√β_k = ((1 − 1/√β₀)·k²/K² + 1/√β₀)⁻¹.
 //
 // (In the authors' MNIST code, 1/β_k, not 1/√β_k, is quadratic in k.) The paper says: "we multiply the momentum output
-// of each leapfrog step by α_k ∈ (0, 1)". With free tempering, the α_k are parameters, and β₀ = Π_k α_k². Free
-// tempering with the α_k of fixed tempering must therefore also have its β₀.
+// of each leapfrog step by α_k ∈ (0, 1)". With free tempering, the α_k are parameters, and β₀ = Π_k α_k². With the same
+// α_k, free and fixed tempering must therefore have the same β₀.
 func inverseTemperatures(r *report) {
 	r.statement("Algorithm 1, alg:his",
 		"fixed tempering: 1/√β_k is quadratic in k; free tempering: β₀ = Πα_k²; 0 < β₀ < … < β_K = 1")
@@ -580,7 +580,7 @@ func leapfrogThenCooling(r *report) {
 
 // gradientCount checks that Algorithm 1 computes K + 1 gradients ∇U(z_k), k = 0 … K. The gradient at the end of a step
 // is also the gradient at the start of the next step. The check counts evaluations of log p(x, z), because one
-// evaluation gives ∇U(z_k) and log p(x, z_k). For K = 0, one evaluation gives log p(x, z₀).
+// evaluation gives both ∇U(z_k) and log p(x, z_k). For K = 0, one evaluation gives log p(x, z₀).
 func gradientCount(r *report) {
 	r.statement("Algorithm 1, alg:his", "K steps need K + 1 gradients")
 	for _, s := range schemes() {
@@ -603,8 +603,7 @@ var section3 = section{"3", "Stochastic Variational Inference", []func(r *report
 //
 //	θ* = argmax E_{x~ν_D}[log p_θ(x)],   L_ELBO(θ, φ) = E_{x~ν_D}[L_ELBO(θ, φ; x)] ≤ E_{x~ν_D}[log p_θ(x)],
 //
-// where ν_D is the empirical distribution of the observations x. The check has seven observations, each with a separate
-// z:
+// where ν_D is the empirical distribution of the observations x. The check has seven observations, each with its own z:
 //
 //	z ~ N(0, 1),   x|z ~ N(z + Δ, σ²),   q⁰(z|x) = N(w(x − Δ), s²),
 //	p(x) = N(x | Δ, 1 + σ²),   p(z|x) = N((x − Δ)/(1 + σ²), σ²/(1 + σ²)).
@@ -644,7 +643,8 @@ func surrogateObjective(r *report) {
 }
 
 // simplified returns two estimates of the ELBO [1×B]: S, the right side of equation 12, and S′, in which the entropy of
-// q⁰ replaces −log q⁰(z₀). The sample s is from a flow with tied tempering and a normal q⁰; epsilon is the noise of z₀.
+// q⁰ replaces −log q⁰(z₀). The sample s is from a flow with tied tempering and a normal q⁰. The noise epsilon produced
+// its z₀.
 //
 //	S  = log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2,
 //	S′ = S − ½εᵀε + ℓ/2.
@@ -659,8 +659,8 @@ func simplified(s hvae.Sample[float64], target hvae.Target[float64], q0 prior, e
 func halfSquares(x variable) variable { return ad.Scale(ad.MulSumTo(x, x, 1, x.Cols()), 0.5) }
 
 // sameGradient checks that log p̂(x) and S (see simplified) have the same mean and the same gradients. Equation 12 says
-// that their means are equal. In each draw, log p̂(x) − S must be equal to ½γ₀ᵀγ₀ − ℓ/2, which has mean zero and
-// contains no parameter.
+// that their means are equal. For each draw, log p̂(x) − S must equal ½γ₀ᵀγ₀ − ℓ/2, which has mean zero and depends on
+// no parameter.
 func sameGradient(r *report) {
 	r.statement("(12) eqn:H_ELBO_simplified",
 		"the two sides have the same mean and gradients; log p̂ and S differ by ½γ₀ᵀγ₀ − ℓ/2 in each draw")
@@ -676,8 +676,8 @@ func sameGradient(r *report) {
 	}
 }
 
-// simplifiedVariance checks when S, the right side of equation 12, has a smaller variance than log p̂. The difference
-// log p̂ − S = ½γ₀ᵀγ₀ − ℓ/2 gives
+// simplifiedVariance checks under which conditions S, the right side of equation 12, has a smaller variance than log p̂.
+// The difference log p̂ − S = ½γ₀ᵀγ₀ − ℓ/2 gives
 //
 //	Var(S) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).
 //
@@ -733,8 +733,8 @@ func simplifiedVariance(r *report) {
 	r.draws(got, "<", 0, "ℓ = 200, K = 1: steep U, Var(S) − Var(log p̂)")
 }
 
-// addedVariances returns two slices of n numbers. Their means are estimates of Var(S) − Var(log p̂) and Var(S′) −
-// Var(log p̂); see simplified.
+// addedVariances returns two slices of n numbers whose means estimate Var(S) − Var(log p̂) and Var(S′) − Var(log p̂); see
+// simplified.
 func addedVariances(f *flow, q0 prior, n int) (S, SPrime []float64) {
 	sample, epsilon, _ := drawWithNoise(q0.SD.Tape(), f, q0, n, random.Stream(6, "simplified"))
 	squares := squaredDeviations(sample.LogEstimate().Value.Data)
@@ -745,10 +745,10 @@ func addedVariances(f *flow, q0 prior, n int) (S, SPrime []float64) {
 }
 
 // replacedTerms checks the variances of log p̂, S and S′ (see simplified) for the target N(0, 1), q⁰ = N(0, q²) and a
-// flow with one step and untied tempering, where ρ₀ has the standard deviation s. If the flow maps q⁰ exactly to the
-// posterior, the terms of log p̂ cancel, so its variance is 0, but Var(S) = ½ and Var(S′) = 1. If the fit is bad, Var(S)
-// can be smaller than Var(log p̂). For example, if ε = 0.3, s = 1, α = 0.5 and q = 1, the three variances are 0.283,
-// 0.100 and 0.533.
+// flow with one step and untied tempering, where ρ₀ has standard deviation s. If the flow maps q⁰ exactly to the
+// posterior, the terms of log p̂ cancel, so its variance is 0, but Var(S) = ½ and Var(S′) = 1. If the flow fits the
+// posterior badly, Var(S) can be smaller than Var(log p̂). For example, if ε = 0.3, s = 1, α = 0.5 and q = 1, the three
+// variances are 0.283, 0.100 and 0.533.
 func replacedTerms(r *report) {
 	r.statement("", "if p̂ = p in every draw, the variance grows by ½ per dimension if the mean replaces ½γ₀ᵀγ₀ (S), "+
 		"and by another ½ if the mean replaces ½εᵀε (S′)")
@@ -767,7 +767,7 @@ func replacedTerms(r *report) {
 // averageGradient checks that automatic differentiation gives the gradients that Algorithm 2 needs. For fixed noise,
 // the mean of log p̂ over a batch is a smooth function of θ and φ. The distribution of the noise does not depend on θ
 // and φ, so the expected gradient of this mean is the gradient of the ELBO. Automatic differentiation must agree with
-// numerical differentiation for every parameter of the methods of section 4.1, and of the flows that schemes describes.
+// numerical differentiation for every parameter of the methods of section 4.1, and of the flows of all schemes.
 func averageGradient(r *report) {
 	r.statement("Algorithm 2, alg:vi", "the gradient of the average ELBO is its derivative in every parameter θ and φ")
 	for _, s := range schemes() {
@@ -858,10 +858,10 @@ func gaussianModel(r *report) {
 	}
 }
 
-// exactEvidence checks log p(D), and the formula log p(D, z) = Σ_i log N(x_i|z + Δ, Σ) + log N(z|0, I). The paper says:
-// "we can calculate the log-likelihood log p(D) exactly in this case". In one dimension, the check compares log p(D)
-// with the result of quadrature. In three dimensions, log p(D) must be smaller at points near θ* = argmax log p(D) than
-// at θ*.
+// exactEvidence checks both log p(D) and the formula log p(D, z) = Σ_i log N(x_i|z + Δ, Σ) + log N(z|0, I). The paper
+// says: "we can calculate the log-likelihood log p(D) exactly in this case". In one dimension, the check compares log
+// p(D) with the result of quadrature. In three dimensions, log p(D) must be smaller at points near θ* = argmax log p(D)
+// than at θ*.
 func exactEvidence(r *report) {
 	r.statement("", "log p(D, z) is a sum over the points, and log p(D) and θ* have closed forms")
 	x, data, theta := points(1, 7)
@@ -1006,7 +1006,7 @@ func planarFlow(r *report) {
 	_, data, theta := points(2, 3)
 	for _, K := range []int{1, 4, 30} {
 		m := model.NewPlanar(data, K, random.Stream(27, "planar"))
-		// Choose wᵀu so that wᵀû = softplus(wᵀu) − 1 = 0.6/K. The small value keeps Var(p̂) small.
+		// Choose wᵀu so that wᵀû = softplus(wᵀu) − 1 = 0.6/K. This small value keeps Var(p̂) low.
 		wu := math.Log(math.Expm1(1 + 0.6/float64(K)))
 		u, w := []float64{wu, 0.3 / float64(K)}, []float64{1, 0}
 		logs := elboDraws(m, theta, 40000, 28, u, w, []float64{0.1})
@@ -1014,8 +1014,8 @@ func planarFlow(r *report) {
 	}
 }
 
-// parameters checks the numbers of parameters: "φ ∈ R^{d+1}" for the HVAE (ε and β₀), φ_N = {u, v, b} "∈ R^{2d+1}" for
-// the planar flow, "with the same flow parameters across iterations", and φ_V = {μ_Z, Σ_Z} for VB. The paper says: "We
+// parameters checks the parameter counts: "φ ∈ R^{d+1}" for the HVAE (ε and β₀), φ_N = {u, v, b} "∈ R^{2d+1}" for the
+// planar flow, "with the same flow parameters across iterations", and φ_V = {μ_Z, Σ_Z} for VB. The paper says: "We
 // constrain each of the leapfrog step sizes such that ε_j ∈ (0, ξ)". Therefore ε_j = ξ·sigmoid(logit) with ξ = ½.
 func parameters(r *report) {
 	r.statement("", "φ has d + 1 parameters (HVAE), 2d + 1 (planar flow) and 2d (VB), and ε_j is in (0, ξ)")
@@ -1120,8 +1120,8 @@ func bernoulliPixels(r *report) {
 	r.near(got.Scalar(), want, 1e-14, "log p(x|z)")
 }
 
-// networks checks the numbers of parameters. The inference network has "three convolutional layers, each with filters
-// of size 5 × 5 and a stride of 2", with 16, 32 and 32 feature maps, and a "hidden dimension n_h = 450". The generative
+// networks checks the parameter counts. The inference network has "three convolutional layers, each with filters of
+// size 5 × 5 and a stride of 2", with 16, 32 and 32 feature maps, and a "hidden dimension n_h = 450". The generative
 // network "mirrors this structure in reverse". The flow adds only ε and either β₀ or α, because here these parameters
 // are not "outputs of the inference network". (A test in package mnist/model compares the networks with PyTorch.)
 func networks(r *report) {
@@ -1147,8 +1147,8 @@ func networks(r *report) {
 
 // vaeBound checks that "HVAE on top of the base convolutional VAE" with K = 0 is the VAE. For the same noise ϵ, log p̂
 // must be equal to log p(x, z₀) − log q⁰(z₀) with z₀ = μ(x) + Σ^½(x)·ϵ. The ELBO estimate of the VAE must be log
-// p(x|z₀) − KL(N(μ, Σ) ‖ N(0, I)), because the divergence is the mean of log q⁰(z₀) − log p(z₀). (A test of package
-// hvae checks the divergence by quadrature.)
+// p(x|z₀) − KL(N(μ, Σ) ‖ N(0, I)), in which log q⁰(z₀) − log p(z₀) is replaced by its mean, the divergence. (A test of
+// package hvae checks the divergence by quadrature.)
 func vaeBound(r *report) {
 	r.statement("", "z₀ = μ + Σ^½·ε, and HVAE with K = 0 is the VAE")
 	const draws = 100
@@ -1177,7 +1177,7 @@ func vaeBound(r *report) {
 }
 
 // stochasticBinarisation checks that data.Binarise implements "the standard stochastic binarization of MNIST". The
-// pixels x_j ~ Bernoulli(grey_j/255) must be independent, where grey_j ∈ 0 … 255 is the grey level of pixel j. The
+// pixels x_j ~ Bernoulli(grey_j/255) must be independent, where grey_j ∈ {0, …, 255} is the grey level of pixel j. The
 // check binarises one image 20,000 times.
 func stochasticBinarisation(r *report) {
 	r.statement("", "stochastic binarisation: x_j ~ Bernoulli(grey_j/255), independently")
@@ -1217,9 +1217,9 @@ func trainingProtocol(r *report) {
 
 // importanceNLL checks the paper's statement "we estimate out-of-sample negative log likelihoods (NLLs) using 1000
 // importance samples from the HVAE approximate posterior". The check draws p̂(x) for one image with a VAE and HVAEs of
-// latent dimension ℓ = 1, so log p(x) is known by quadrature. The mean of p̂(x) must be p(x). If a is the average of
-// 1000 draws, Jensen's inequality then gives E[log a] ≤ log p(x). For single draws, E[log p̂(x)] < log p(x) must hold.
-// The draws are computed in float32, as in the program mnist.
+// latent dimension ℓ = 1, so log p(x) is known by quadrature. The mean of p̂(x) must be p(x). For the average a of 1000
+// draws, Jensen's inequality then gives E[log a] ≤ log p(x). For single draws, E[log p̂(x)] < log p(x) must hold. The
+// draws are computed in float32, as in the program mnist.
 func importanceNLL(r *report) {
 	r.statement("",
 		"importance samples from the HVAE's posterior estimate p(x) without bias, so the NLL is estimated from above")
@@ -1290,7 +1290,7 @@ func posteriorCovariance(r *report) {
 	r.compare(slices.Max(end), ">", 0.3, "largest |r| of z_K")
 }
 
-// correlations returns |r| for each pair of rows of z. It skips rows with a standard deviation (sd) of 0.9 or more.
+// correlations returns |r| for each pair of rows of z. It skips rows with a standard deviation sd ≥ 0.9 of q⁰.
 func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 	var units [][]float64 // the rows, centred and divided by their norm
 	for j := range z.Rows {
@@ -1315,7 +1315,7 @@ func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 // publishedTable checks that the NLLs in table 1 are the means over the runs in the paper's supplement, which are
 // listed in mnist/published.csv. The program mnist prints the same means. The paper says: "We report the average NLL
 // values over either two or three different initializations", and "The base VAE achieves an NLL of 83.20". The table
-// rounds to two decimals.
+// has two decimals.
 func publishedTable(r *report) {
 	r.corrected("table 1, tab:mnist_nll",
 		`"List of tests of HVAE for ε fixed across flow layers", the caption of tab:varied_eps`,
@@ -1356,7 +1356,7 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow, and evidence
 // ρ_K) is normal with covariance AAᵀ (see affineMap). Let q_j and sd_j be the standard deviations of q⁰ and of the
 // posterior in dimension j. Then det(AAᵀ) must be Π q_j², and the gap log p(x) − E[log p̂(x)] must be above ℓ(exp(ΔH/ℓ)
 // − 1) − ΔH, where ΔH is H(q⁰) − H(p(z|x)) = Σ_j log(q_j/sd_j). For other targets, too, the flow preserves this
-// entropy, because it multiplies volumes by Π α_k^ℓ and ρ₀ has the standard deviation Π 1/α_k.
+// entropy, because it multiplies volumes by Π α_k^ℓ and ρ₀ has standard deviation Π 1/α_k.
 func tiedEntropy(r *report) {
 	r.statement("", "tied tempering keeps the entropy: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)), for every K, ε and α; so, "+
 		"if the posterior is normal, the gap is at least ℓ(exp(ΔH/ℓ) − 1) − ΔH")
@@ -1424,9 +1424,9 @@ func reverseEstimates(r *report) {
 	}
 }
 
-// blindSpots checks forward and reverse estimates of log p(x) = 0 from 20,000 draws without a flow, for two choices of
-// q⁰. If q⁰ covers only one of two modes, the forward estimate must be −log 2, and the reverse estimate must be 0. If
-// q⁰ is ten times as wide as the posterior, the forward estimate must be 0, and the reverse estimate must be above 0.
+// blindSpots checks forward and reverse estimates of log p(x), which is 0, from 20,000 draws without a flow, for two
+// choices of q⁰. If q⁰ covers only one of two modes, the forward estimate must be −log 2, and the reverse estimate must
+// be 0. If q⁰ is ten times as wide as the posterior, the forward estimate must be 0, and the reverse estimate above 0.
 func blindSpots(r *report) {
 	r.statement("", "forward estimates are too small if q⁰ misses a mode; reverse estimates are too large if q⁰ is wide")
 	var t tape
@@ -1465,19 +1465,19 @@ type report struct {
 	failed         bool
 }
 
-// A measurement is the check of a quantity. Of several cases, it keeps the one nearest to failing.
+// A measurement records the check of one quantity. If there are several cases, it keeps the one closest to failing.
 type measurement struct {
 	quantity, result, where string
 	excess                  float64 // a larger excess is nearer to failing
 	cases                   int
 }
 
-// statement sets the claim. The string equation is the number and the label of the equation, or empty.
+// statement sets the claim. The argument equation is the equation's number and label, or empty.
 func (r *report) statement(equation, claim string) {
 	r.claim = strings.TrimSpace(equation + "  " + claim)
 }
 
-// corrected sets a claim that differs from the claim printed in the paper.
+// corrected sets a claim that differs from the one printed in the paper.
 func (r *report) corrected(equation, printed, claim string) {
 	r.printed = "✗ " + strings.TrimSpace(equation+"  as printed: "+printed) + "\n"
 	r.claim = "corrected: " + claim
@@ -1587,7 +1587,7 @@ func (r *report) String() string {
 	return text
 }
 
-// pad appends spaces to s up to the given width. Combining characters, such as the hat of p̂, have no width.
+// pad appends spaces to s up to the given width. Combining characters, such as the hat in p̂, have zero width.
 func pad(s string, width int) string {
 	for _, r := range s {
 		if !unicode.Is(unicode.Mn, r) {
@@ -1616,8 +1616,8 @@ type scheme struct {
 }
 
 // schemes returns schemes without tempering, with fixed tempering and with free tempering, for each of K = 0, 1, 2 and
-// 5. For K > 1, there are two schemes for each kind of tempering. All steps of the first scheme have the same step
-// sizes, and each step of the second scheme has separate step sizes.
+// 5. For K > 1, there are two schemes for each kind of tempering. In the first, all steps have the same step sizes; in
+// the second, each step has its own.
 func schemes() (all []scheme) {
 	for _, K := range []int{0, 1, 2, 5} {
 		for _, tempering := range []string{"none", "fixed", "free"} {
@@ -1655,8 +1655,8 @@ func (s scheme) values(dims int) (epsilon, alpha matrix) {
 	return epsilon, alpha
 }
 
-// flowOf returns the flow of the scheme. The argument alpha [K×1] is used only for free and untied tempering, and the
-// argument momentumSD, the standard deviation of ρ₀, only for fixed and untied tempering.
+// flowOf returns the flow that s describes. The argument alpha [K×1] is used only for free and untied tempering, and
+// the argument momentumSD, the standard deviation of ρ₀, only for fixed and untied tempering.
 func (s scheme) flowOf(target hvae.Target[float64], epsilon, alpha, momentumSD variable) *flow {
 	f := &flow{Target: target, K: s.K, StepSize: epsilon}
 	switch s.Tempering {
@@ -1670,8 +1670,7 @@ func (s scheme) flowOf(target hvae.Target[float64], epsilon, alpha, momentumSD v
 	return f
 }
 
-// Flow returns the flow with the parameters from s.values. For fixed and untied tempering, ρ₀ has standard deviation
-// 1.4.
+// Flow returns the flow with the parameters from s.values. For fixed and untied tempering, s is 1.4.
 func (s scheme) Flow(t *tape, target hvae.Target[float64], dims int) *flow {
 	epsilon, alpha := s.values(dims)
 	return s.flowOf(target, t.Leaf(epsilon), t.Leaf(alpha), t.Leaf(linalg.Column(1.4)))
@@ -1690,7 +1689,7 @@ func diagonal(t *tape, mean, sd []float64) prior {
 	return prior{Mean: t.Const(linalg.Column(mean...)), SD: t.Const(linalg.Column(sd...))}
 }
 
-// The variational prior of most checks overlaps the two modes of hvaetest.Bimodal.
+// The variational prior in most checks overlaps both modes of hvaetest.Bimodal.
 const priorMean, priorSD = 0.2, 1.1
 
 // variationalPrior returns N(priorMean, priorSD²I).
@@ -1735,14 +1734,14 @@ func inverseRatios(logEstimates []float64, logEvidence float64) []float64 {
 	return apply(logEstimates, func(l float64) float64 { return math.Exp(logEvidence - l) })
 }
 
-// squaredDeviations returns (x_i − mean)², where mean is the mean of x.
+// squaredDeviations returns (x_i − x̄)², where x̄ is the mean of x.
 func squaredDeviations(x []float64) []float64 {
 	mean, _ := linalg.MeanSE(x)
 	return apply(x, func(v float64) float64 { return (v - mean) * (v - mean) })
 }
 
 // differences returns a − b, element by element. If a and b are estimates from the same noise, their difference often
-// has a smaller variance than a or b.
+// has a smaller variance than either.
 func differences(a, b []float64) []float64 {
 	d := make([]float64, len(a))
 	for i := range a {
@@ -1772,7 +1771,7 @@ func logNormal(x, mean, variance float64) float64 {
 	return -(x-mean)*(x-mean)/(2*variance) - math.Log(2*math.Pi*variance)/2
 }
 
-// grid returns n+1 equidistant points from −edge to edge as a row [1×(n+1)].
+// grid returns n+1 evenly spaced points from −edge to edge as a row [1×(n+1)].
 func grid(edge float64, n int) matrix {
 	m := linalg.New[float64](1, n+1)
 	for i := range m.Data {
@@ -1781,14 +1780,14 @@ func grid(edge float64, n int) matrix {
 	return m
 }
 
-// noise returns a constant [rows×cols] of independent draws from N(0, 1).
+// noise returns a constant [rows×cols] whose elements are independent draws from N(0, 1).
 func noise[T linalg.Float](t *ad.Tape[T], rng *rand.Rand, rows, cols int) *ad.Var[T] {
 	m := t.Matrix(rows, cols)
 	random.FillNormal(rng, m)
 	return t.Const(m)
 }
 
-// A targetFunc is a function that returns log p(x, z) for an argument z. It implements hvae.Target.
+// A targetFunc is a function that returns log p(x, z) for a given z. It implements hvae.Target.
 type targetFunc func(z variable) variable
 
 func (f targetFunc) LogJoint(z variable) variable { return f(z) }
@@ -1870,7 +1869,7 @@ func elboDraws(m *model.Method, theta model.Theta, n int, seed uint64, others ..
 	return m.ELBO(leaves, noise(&t, random.Stream(seed, "elbo"), m.NoiseRows, n)).Value.Data
 }
 
-// figure1 returns our stored results of a method in d dimensions, which are averages over ten datasets.
+// figure1 returns our stored results for a method in d dimensions, which are averages over ten datasets.
 func figure1(r *report, d int, method string) (o model.Outcome) {
 	b, err := os.ReadFile("gaussian/results/figure1.jsonl")
 	r.must(err)
@@ -1884,7 +1883,7 @@ func figure1(r *report, d int, method string) (o model.Outcome) {
 	return o
 }
 
-// affineMap returns A and b for a flow with quadratic potential, which maps the noise (ε, γ₀) to A·(ε, γ₀) + b.
+// affineMap returns A and b such that a flow with a quadratic potential maps the noise (ε, γ₀) to A·(ε, γ₀) + b.
 func affineMap(f *flow, q0 prior) (A matrix, b []float64) {
 	t, dims := q0.SD.Tape(), q0.SD.Rows()
 	noise := linalg.New[float64](2*dims, 2*dims+1) // columns: the zero vector, then the unit vectors
@@ -1965,7 +1964,7 @@ func leapfrogByHand(target hvae.Target[float64], epsilon []float64) (lf1, lf2, l
 	return kick, drift, kick
 }
 
-// onTape converts f, a function of a phase (z, ρ) in dims dimensions, to a function of vectors with 2·dims elements.
+// onTape converts f, a function of a phase (z, ρ) in dims dimensions, into a function of a vector with 2·dims elements.
 func onTape(dims int, f func(t *tape, s phase) phase) func(s []float64) []float64 {
 	return func(s []float64) []float64 {
 		var t tape

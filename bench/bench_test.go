@@ -170,8 +170,8 @@ var peaks = map[int]float64{} // by GOMAXPROCS
 
 // peak returns the peak rate of float32 multiply-adds in FLOP/s, where a multiply-add counts as two operations. It
 // measures GOMAXPROCS goroutines that compute in registers, with the widest vectors that linalg uses. The result is the
-// best of five measurements of about 0.1 s, because the operating system needs time to spread the goroutines over the
-// cores. Without SIMD instructions, peak returns 0.
+// best of five measurements of about 0.1 s each, because the operating system needs time to spread the goroutines over
+// the cores. Without SIMD instructions, peak returns 0.
 func peak() float64 {
 	const rounds = 10 << 20
 	n := runtime.GOMAXPROCS(0)

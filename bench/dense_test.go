@@ -10,10 +10,10 @@ import (
 	mnist "hvae/mnist/model"
 )
 
-// BenchmarkDense measures a network such as a user of package hvae might define, on all cores. The network is an HVAE
-// for 8×8 binary images with dense layers, tanh units and four leapfrog steps, in float32. The benchmark measures one
-// optimiser step with batch size 100, and one evidence estimate for each of 1,797 images. The program torch_dense.py
-// measures the same network in PyTorch.
+// BenchmarkDense measures, on all cores, a network of the kind that a user of package hvae might define. The network is
+// an HVAE for 8×8 binary images with dense layers, tanh units and four leapfrog steps, in float32. The benchmark
+// measures one optimiser step with batch size 100, and one evidence estimate for each of 1,797 images. The program
+// torch_dense.py measures the same network in PyTorch.
 func BenchmarkDense(b *testing.B) {
 	const pixels, units, latent, K = 64, 128, 8, 4
 	images := binary(pixels, 1797) // as columns

@@ -208,7 +208,7 @@ func (o options) table(rows []model.Outcome) (text string) {
 	return text
 }
 
-// errorChart plots the error of θ against the dimension, for the methods of the given families and for the
+// errorChart plots the error in θ against the dimension, for the methods of the given families and for the
 // maximum-likelihood estimate.
 func errorChart(title string, rows []model.Outcome, families ...string) []byte {
 	c := plot.Chart{Title: title, XLabel: "dimension d", YLabel: "mean of ‖θ − θ̂‖² ± s.e.", LogX: true, LogY: true}
@@ -224,7 +224,7 @@ func errorChart(title string, rows []model.Outcome, families ...string) []byte {
 	return c.SVG()
 }
 
-// gapChart plots the gap log p(D) − ELBO against K for tied and untied tempering, and the lower limit of the gap for
+// gapChart plots the gap log p(D) − ELBO against K for tied and untied tempering, and the lower bound on the gap for
 // tied tempering.
 func gapChart(rows []model.Outcome) []byte {
 	c := plot.Chart{Title: "Does the bound tighten with K?", LogX: true, LogY: true}

@@ -71,8 +71,9 @@ type writer func(p []byte) error
 
 func (w writer) Write(p []byte) (int, error) { return len(p), w(p) }
 
-// Before any other work, the program must create the folder for the figures. It must end at once and write no figures
-// if it cannot create this folder, if it cannot print the first row, or if it is interrupted after the first row.
+// Before doing anything else, the program must create the folder for the figures. It must end at once and write no
+// figures if it cannot create this folder, if it cannot print the first row, or if it is interrupted after the first
+// row.
 func TestNoFiguresAfterAnInterruptOrAnError(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("file", nil, 0o644); err != nil {
@@ -234,8 +235,8 @@ func iterationsFigure(rows []longRow) []byte {
 	return plot.Panels(2, charts...)
 }
 
-// The errors of longer runs and of chained runs in README.md must agree with the stored results. A chained run starts
-// from the result for the previous dataset.
+// The errors that README.md gives for longer runs and chained runs must agree with the stored results. A chained run
+// starts from the result for the previous dataset.
 func TestREADMEShowsLongerAndChainedRuns(t *testing.T) {
 	type chainedRow struct {
 		Method               string

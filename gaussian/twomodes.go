@@ -49,8 +49,8 @@ func compareModes(ctx context.Context, seed uint64, stdout io.Writer) error {
 	return err
 }
 
-// summariseModes returns the mean and variance of log p̂, the percentage of draws that change mode, and the root mean
-// square of the coordinates of z_K relative to the nearest mode. It makes n draws in batches of 500.
+// summariseModes returns the mean and variance of log p̂, the percentage of draws that change mode, and the
+// root-mean-square deviation of the coordinates of z_K from the nearest mode. It makes n draws in batches of 500.
 func summariseModes(f model.TwoModesFlow, n int, rng *rand.Rand) (elbo, variance, changed, endSD float64) {
 	var logs []float64
 	squares := 0.0
@@ -117,7 +117,7 @@ func pathCharts(f model.TwoModesFlow, n int, rng *rand.Rand, title string) (plan
 }
 
 // addContours adds lines where the potential is 2, 6, 10 and 14 nats above its minimum. The modes hardly overlap, so
-// the contours are nearly circles around (±3, 0) with the radii s√(2·2), …, s√(2·14), where s = ½.
+// the contours are nearly circles around (±3, 0) with radii s√(2·2), …, s√(2·14), where s = ½.
 func addContours(plane *plot.Chart) {
 	const label = "U − min U = 2, 6, 10, 14 nats"
 	for _, height := range []float64{2, 6, 10, 14} {
@@ -153,7 +153,7 @@ func explore(ctx context.Context, address string, seed uint64, stdout io.Writer)
 }
 
 // explorer returns an HTTP handler for the page explore.html. The page requests /view?flow=F, where F is a TwoModesFlow
-// in JSON. The response contains statistics and charts for F in HTML.
+// encoded as JSON. The response is HTML with statistics and charts for F.
 func explorer(seed uint64) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { w.Write(page) })

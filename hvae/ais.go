@@ -12,7 +12,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// An AIS runs annealed importance sampling (section 2.2; Neal, 2001) with B parallel chains, which start with z₀ ~ q⁰.
+// An AIS runs annealed importance sampling (section 2.2; Neal, 2001) with B parallel chains, which start at z₀ ~ q⁰.
 // Kernel k (1 ≤ k < K) then draws z_k by Hamiltonian Monte Carlo and leaves the bridging density p^k invariant:
 //
 //	log p^k(z) = (1 − β_k) log q⁰(z) + β_k log p_θ(x, z),   β_k = k/K,
@@ -28,11 +28,11 @@ type AIS[T linalg.Float] struct {
 	StepSizes []float64                     // leapfrog step size of each kernel [K−1] in units of SD, from Tune
 }
 
-// Forward starts the chains at draws from q⁰ and runs them. It returns their last states and their estimates log
+// Forward starts the chains at draws from q⁰ and runs them. It returns their final states and their estimates log
 // p̂_θ(x) [B]. The expectation of log p̂_θ(x) is at most log p_θ(x). Chain j uses the random numbers of streams[j].
 //
-// Before each kernel, Forward, Reverse and Tune return ctx.Err() if ctx is done. Forward and Reverse also return an
-// error if log p_θ(x, z) or log q⁰(z) is NaN at the start of a chain, for example because an element of SD is 0.
+// Forward, Reverse and Tune check ctx before each kernel and return ctx.Err() if it is done. Forward and Reverse also
+// return an error if log p_θ(x, z) or log q⁰(z) is NaN at the start of a chain, for example because SD contains 0.
 func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (
 	end *Particles[T], logEstimates []float64, err error) {
 	return a.run(ctx, a.draw(streams), streams, func(i int) int { return i })
@@ -73,8 +73,8 @@ func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Ra
 }
 
 // Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011, section 4.4). Each
-// pass runs all kernels once. One pass is enough for large K. Do not pass the streams of Tune to Forward or Reverse,
-// because this would bias their estimates.
+// pass runs all kernels once. One pass is enough for large K. Do not reuse the streams passed to Tune in Forward or
+// Reverse; this would bias their estimates.
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
 	tuned := *a
@@ -105,7 +105,7 @@ type Particles[T linalg.Float] struct {
 	tape               *ad.Tape[T]      // for the computation of the next states
 }
 
-// start returns chains in the states z [ℓ×B]. It panics if a field of the AIS is unset or invalid.
+// start returns chains with initial states z [ℓ×B]. It panics if a field of the AIS is unset or invalid.
 func (a *AIS[T]) start(z linalg.Matrix[T]) *Particles[T] {
 	mustNotBeNil("AIS.Target", a.Target == nil)
 	if len(a.StepSizes) != a.Steps-1 || a.Steps > 1 && a.Leapfrogs < 1 {
@@ -115,7 +115,7 @@ func (a *AIS[T]) start(z linalg.Matrix[T]) *Particles[T] {
 	return a.at(new(ad.Tape[T]), z.Clone())
 }
 
-// at returns chains in the states z. It resets the tape t, computes the densities and gradients on it, and copies them.
+// at returns chains with states z. It resets the tape t, computes the densities and gradients on it, and copies them.
 func (a *AIS[T]) at(t *ad.Tape[T], z linalg.Matrix[T]) *Particles[T] {
 	t.Reset()
 	gradU, logJoint := evaluate(a.Target(t), t.Const(z))
@@ -134,7 +134,7 @@ func (a *AIS[T]) draw(streams []*rand.Rand) linalg.Matrix[T] {
 	return z
 }
 
-// normals returns a matrix [rows×B] of draws from N(0, 1). Column j is drawn from streams[j].
+// normals returns a matrix [rows×B] of draws from N(0, 1). Column j uses the random numbers of streams[j].
 func normals[T linalg.Float](streams []*rand.Rand, rows int) linalg.Matrix[T] {
 	m := linalg.New[T](rows, len(streams))
 	for j, rng := range streams {

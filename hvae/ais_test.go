@@ -37,8 +37,8 @@ func ExampleAIS() {
 	ais.StepSizes, _ = ais.Tune(ctx, streams("tuning"), 3)
 	end, lower, _ := ais.Forward(ctx, streams("chains"))
 	mean, se := linalg.MeanSE(lower)
-	// The example prints only one decimal of log p(x). An exponential may differ by one ulp on another processor, and a
-	// proposal may then be accepted instead of rejected, which changes the later digits.
+	// The example prints log p(x) to only one decimal place. An exponential may differ by one ulp on another processor,
+	// and a proposal may then be accepted instead of rejected, which changes the later digits.
 	fmt.Printf("log p(x) ≥ %.1f, standard error %.2f, acceptance %.1f\n", mean, se, end.Acceptance)
 
 	z := linalg.New[float64](1, chains)
@@ -137,7 +137,7 @@ func TestAISRejectsProposalsWithoutDensity(t *testing.T) {
 	}
 }
 
-// A trained model can have settings like those in this test, so they must cause an error, not a panic.
+// Training can produce settings like those in this test, so they must cause an error, not a panic.
 func TestAISReturnsAnErrorIfItCannotStart(t *testing.T) {
 	for want, change := range map[string]func(a *hvae.AIS[float64]){
 		"log q⁰(z) is NaN; neither may be NaN, and SD": func(a *hvae.AIS[float64]) { a.SD = linalg.Column(0.0) },
@@ -152,7 +152,7 @@ func TestAISReturnsAnErrorIfItCannotStart(t *testing.T) {
 }
 
 // Each leapfrog step evaluates the target once. The third of nine kernels makes evaluations 8 to 10. Evaluation 9
-// cancels the context, so this kernel must be the last.
+// cancels the context, so this kernel must be the last to run.
 func TestCancelledAISReturnsAnError(t *testing.T) {
 	for name, call := range map[string]func(ctx context.Context, a *hvae.AIS[float64]) error{
 		"Forward": func(ctx context.Context, a *hvae.AIS[float64]) error {

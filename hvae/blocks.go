@@ -42,7 +42,7 @@ type Block[T linalg.Float] struct {
 }
 
 // Var returns the value of parameter p on the tape of the block. During a step of a trainer that updates p, the result
-// is a leaf. Otherwise, it is a constant, for example if p belongs to a given model and only the variational prior is
+// is a leaf. Otherwise, it is a constant, for example if p belongs to a fixed model and only the variational prior is
 // trained.
 func (b *Block[T]) Var(p *Param[T]) *ad.Var[T] {
 	if i := slices.Index(b.params, p); i >= 0 {
@@ -52,7 +52,7 @@ func (b *Block[T]) Var(p *Param[T]) *ad.Var[T] {
 }
 
 // Columns returns the columns of x [d×N] that b.Batch selects, as a constant [d×B]. It panics if a selected column does
-// not exist, or if the batch is from Draws.
+// not exist, or if the batch was created by Draws.
 func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
 	m := b.Tape.Matrix(x.Rows, b.Size)
 	for i := range x.Rows {
@@ -88,7 +88,7 @@ func (bound Bound[T]) row(b *Block[T]) *ad.Var[T] {
 	return mustBe("the bound of a block", bound(b), 1, b.Size)
 }
 
-// An Evaluator calls functions for the blocks of a batch, concurrently, with one tape per core. The zero value is ready
+// An Evaluator calls functions concurrently for the blocks of a batch, with one tape per core. The zero value is ready
 // to use. An Evaluator is not safe for concurrent use.
 type Evaluator[T linalg.Float] struct {
 	BlockSize int // columns per block; 0 means 16. It affects only rounding
@@ -109,16 +109,16 @@ func evaluation[T linalg.Float](batch Batch, seed uint64) pass[T] {
 }
 
 // Each calls f for each block of a batch, possibly concurrently. On the tapes of the blocks, all parameters are
-// constants. The seed determines the noise. The variables of a block are valid until f returns. If ctx is done, Each
-// stops and returns ctx.Err().
+// constants. The seed determines the noise. The variables of a block are valid only until f returns. If ctx is done,
+// Each stops and returns ctx.Err().
 func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f func(b *Block[T])) error {
 	_, err := e.each(ctx, evaluation[T](batch, seed), func(b *Block[T]) float64 { f(b); return 0 })
 	return err
 }
 
 // Evaluate returns the value of a bound for each column of the batch, and the mean of these values; see Each. It
-// returns an error if ctx is done before the end, or if the mean is not finite. If the mean is not finite, the returned
-// slice is valid, and the error names the first operation whose result is not finite.
+// returns an error if ctx is done before all blocks are computed, or if the mean is not finite. In the latter case, the
+// returned slice is still valid, and the error names the first operation whose result is not finite.
 func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (
 	mean float64, values []float64, err error) {
 	p := evaluation[T](batch, seed)
@@ -136,9 +136,9 @@ func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, b
 	return mean, values, err
 }
 
-// Evidence estimates the evidence of a single target from n draws of Sample.LogEstimate; see Evaluate. A draw whose log
-// p̂ is NaN counts as p̂ = 0; see Evidence.Diverged. Evidence returns an error if ctx is done before the end, or if p̂ is
-// 0 in all draws, for example because a standard deviation is 0.
+// Evidence estimates the evidence of a single target from n draws of logEstimate, such as Sample.LogEstimate; see
+// Evaluate. A draw whose log p̂ is NaN counts as p̂ = 0; see Evidence.Diverged. Evidence returns an error if ctx is done
+// before all draws are computed, or if p̂ is 0 in all of them, for example because a standard deviation is 0.
 func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEstimate Bound[T]) (Evidence, error) {
 	_, logs, err := e.Evaluate(ctx, Draws(n), seed, logEstimate)
 	if ctx.Err() != nil {
@@ -151,8 +151,8 @@ func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEsti
 	return evidence, nil
 }
 
-// diagnose computes the blocks of a pass again, until a block has a sum of bounds or a gradient that is not finite. The
-// error consists of the given string and a description of the first operation whose result is not finite.
+// diagnose recomputes the blocks of a pass until it finds one whose sum of bounds or gradient is not finite. The error
+// consists of the given string and a description of the first operation whose result is not finite.
 func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string) error {
 	t := &ad.Tape[T]{KeepAll: true}
 	b := &Block[T]{Tape: t, constant: t.Leaf} // so that the tape records all operations
@@ -186,7 +186,7 @@ func notFinite[T linalg.Float](m linalg.Matrix[T]) bool { return !linalg.Finite(
 // size returns the number of columns per block.
 func (e *Evaluator[T]) size() int { return cmp.Or(e.BlockSize, 16) }
 
-// count returns the number of blocks of a batch.
+// count returns the number of blocks in a batch.
 func (e *Evaluator[T]) count(batch Batch) int {
 	if batch.size < 1 {
 		misuse("the batch has %d columns; it must have at least 1", batch.size)

@@ -32,7 +32,7 @@ func skewed(z *ad.Var[float64]) *ad.Var[float64] {
 
 // A flow with a better ELBO can give a worse estimate of the evidence. All flows have K = 3 steps and start from q⁰ =
 // N(2, 3²I), which is not trained. Each flow is trained for 600 steps with 64 draws of p̂ per step. For each trained
-// flow, the test computes the ELBO and, over 200 repetitions, the root mean square error of log p̂ from 1,000 draws.
+// flow, the test computes the ELBO and, over 200 repetitions, the root-mean-square error of estimates from 1,000 draws.
 func TestFlowWithTheBestELBOHasTheWorstEvidenceUnlessTrainedByImportanceBound(t *testing.T) {
 	const dims, K, truth = 10, 3, -11.15525
 	train := func(tempering string, L int) (elbo, rmse float64) {
@@ -96,14 +96,14 @@ func shell(z *ad.Var[float64], first float64) *ad.Var[float64] {
 	return ad.AddConst(hvae.LogNormal(ad.Scale(ad.AddConst(radius, -2), 10)), math.Log(10))
 }
 
-// shift returns z after adding the offset [1×B] or [1×1] to the first row.
+// shift returns z with offset [1×B] or [1×1] added to its first row.
 func shift(z, offset *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Stack(ad.Add(ad.RowRange(z, 0, 1), offset), ad.RowRange(z, 1, z.Rows()))
 }
 
 // fillShells fills column j of z [ℓ×B] with an exact draw from the posterior of shells. The density of the draw's
-// distance r from the centre of its shell is proportional to rˡ⁻¹ N(r | 2, 0.1²) and largest at r = mode. A multiple of
-// N(r | mode, 0.1²) bounds this density, so fillShells draws r by rejection sampling with proposals from N(mode, 0.1²).
+// distance r from the centre of its shell is proportional to rˡ⁻¹ N(r | 2, 0.1²) and is largest at r = mode. A multiple
+// of N(r | mode, 0.1²) bounds this density, so it is the proposal for rejection sampling.
 func fillShells(rng *rand.Rand, z linalg.Matrix[float64], j int) {
 	n := float64(z.Rows - 1)
 	mode := 1 + math.Sqrt(1+n*0.01)

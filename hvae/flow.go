@@ -14,8 +14,9 @@ type Flow[T linalg.Float] struct {
 	Tempering Tempering[T] // supplies α_k
 
 	// If Recompute is true, the tape keeps only z_k, ρ_k, ∇U(z_k) and log p_θ(x, z_k) after each leapfrog step, and
-	// ad.Backward recomputes the other values step by step. The results are bit-identical, but each step evaluates ∇U
-	// twice, ad.Grad cannot differentiate the results, and the target must not keep variables that it creates.
+	// ad.Backward recomputes the other values step by step. The results are bit-identical to those without Recompute,
+	// but each step evaluates ∇U twice, ad.Grad cannot differentiate the results, and the target must not keep
+	// variables that it creates.
 	Recompute bool
 }
 

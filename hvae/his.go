@@ -5,7 +5,7 @@ import (
 	"hvae/linalg"
 )
 
-// A Sample holds B draws of Hamiltonian importance sampling (Algorithm 1).
+// A Sample holds B draws from Hamiltonian importance sampling (Algorithm 1).
 type Sample[T linalg.Float] struct {
 	Start, End Phase[T] // (z₀, ρ₀) and (z_K, ρ_K)
 
@@ -35,8 +35,8 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 //
 //	E[1/p̂_θ(x)] = c/p_θ(x),
 //
-// where c ≤ 1 is the probability that a draw of HIS ends in the support of the posterior. Therefore the expectation of
-// −log(mean of 1/p̂_θ(x)) is an upper bound on log p_θ(x), even if the draws depend on each other.
+// where c ≤ 1 is the probability that a draw from HIS ends in the support of the posterior. Therefore the expectation
+// of −log(mean of 1/p̂_θ(x)) is an upper bound on log p_θ(x), even if the draws are not independent.
 //
 // For normal distributions, 1/p̂_θ(x) has infinite variance if, in some direction, the variance of (z_K, ρ_K) from HIS
 // is at least twice that of p_θ(z|x) N(ρ|0, I). So choose a narrow q⁰. ReverseHIS misses regions of q⁰ that contain no

@@ -73,7 +73,7 @@ func TestImportanceBoundIsTheEstimateFromTheDrawsOfAColumn(t *testing.T) {
 	mustPanic(t, "[1×12] matrix cannot be reshaped", func() { hvae.ImportanceBound(l, 5) })
 }
 
-// The expected k̂ comes from a separate program with the formulas of gpdfit, a function in the R package loo by the
+// The expected k̂ comes from a separate program that uses the formulas of gpdfit, a function in the R package loo by the
 // authors of Pareto smoothed importance sampling. The tail has L/5 = 40 or 3√L = 300 weights.
 func TestTailShapeAgreesWithAnotherImplementation(t *testing.T) {
 	for _, c := range []struct {
@@ -90,8 +90,8 @@ func TestTailShapeAgreesWithAnotherImplementation(t *testing.T) {
 	}
 }
 
-// k̂ must be +Inf if the largest weight dwarfs the tail, and −Inf if all weights are equal. It must be NaN for fewer
-// than 100 draws, or if the largest value below the tail also occurs in the first quarter of the tail.
+// k̂ must be +Inf if the largest weight dwarfs the rest of the tail, and −Inf if all weights are equal. It must be NaN
+// for fewer than 100 draws, or if the largest value below the tail is equal to the first quartile of the tail.
 func TestTailShapeOfDegenerateWeights(t *testing.T) {
 	inf := math.Inf(1)
 	for _, c := range []struct {
@@ -143,7 +143,7 @@ func rosenbrock(z *ad.Var[float64]) *ad.Var[float64] {
 }
 
 // Some paths diverge, but the other draws give an estimate. If p̂ = 0 in all draws, for example because a standard
-// deviation is 0, Evidence must return an error that names an operation with this result.
+// deviation is 0, Evidence must return an error that names the first operation whose result is not finite.
 func TestEvidenceSurvivesDivergedDraws(t *testing.T) {
 	draw := func(epsilon, sd, alpha, s float64) hvae.Bound[float64] {
 		return func(b *hvae.Block[float64]) *ad.Var[float64] {

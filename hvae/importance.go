@@ -11,28 +11,28 @@ import (
 // An Evidence is an estimate of log p_θ(x) from L draws of p̂_θ(x). A draw diverges if its log p̂ is NaN, for example
 // because leapfrog steps overflow. A diverged draw counts as p̂ = 0, so E[Log] is still at most log p_θ(x).
 //
-// An Evidence does not reveal whether the draws miss a region. Compare it with AIS, another q⁰, or ReverseEstimate for
-// simulated x. A correct estimate agrees, but an incorrect one can agree, too. To estimate the evidence of a given
-// model, train with ImportanceBound instead of the ELBO.
+// An Evidence does not reveal whether the draws miss a region of the posterior. Compare it with an estimate from AIS,
+// from another q⁰ or, for simulated x, from ReverseEstimate. A correct estimate agrees, but an incorrect one may agree
+// too. To estimate the evidence of a given model, train with ImportanceBound instead of the ELBO.
 type Evidence struct {
 	Log float64 // log (1/L) Σ p̂ᵢ
-	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)), or NaN for L = 1. It is valid if TailShape < ½.
+	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)), or NaN if L = 1; valid only if TailShape < ½.
 	StandardError float64
 	ELBO          float64 // mean of log p̂ᵢ; NaN if a draw has diverged
-	// TailShape is the shape k̂ of a generalised Pareto distribution fitted to the tail, the min(L/5, 3√L) largest p̂ᵢ
-	// (Vehtari et al., Pareto smoothed importance sampling, 2024). For k̂ > ½, p̂ has infinite variance. TailShape is
-	// −Inf if the tail is constant to within 0.1 %, and +Inf if the largest p̂ᵢ is e⁷⁰⁰ times the first quartile of the
-	// tail. It is NaN if L < 100, if Log is infinite, or if a p̂ᵢ below the tail is equal to the first quartile of the
-	// tail.
+	// TailShape is the shape k̂ of a generalised Pareto distribution fitted to the tail, which consists of the min(L/5,
+	// 3√L) largest p̂ᵢ (Vehtari et al., Pareto smoothed importance sampling, 2024). For k̂ > ½, p̂ has infinite variance.
+	// TailShape is −Inf if the tail is constant to within 0.1 %, and +Inf if the largest p̂ᵢ is more than e⁷⁰⁰ times the
+	// first quartile of the tail. It is NaN if L < 100, if Log is infinite, or if a p̂ᵢ below the tail is equal to this
+	// quartile.
 	TailShape      float64
 	EffectiveDraws float64 // (Σ p̂ᵢ)²/Σ p̂ᵢ², from 1 (one draw dominates) to L (all p̂ᵢ are equal); 0 if Log is infinite
 	Draws          int     // L
 	Diverged       int     // number of diverged draws
 }
 
-// TailLimit returns the largest TailShape of a reliable estimate, min(1 − 1/log₁₀ L, 0.7), such as 0.667 for L = 1,000.
-// If TailShape is greater than 0.7, no practical L suffices. Vehtari et al. (2024) state this limit for smoothed p̂ᵢ.
-// ImportanceEstimate does not smooth them, so its StandardError is reliable only if TailShape < ½.
+// TailLimit returns the largest TailShape for which an estimate is reliable, min(1 − 1/log₁₀ L, 0.7), for example 0.667
+// for L = 1,000. If TailShape is greater than 0.7, no practical L suffices. Vehtari et al. (2024) state this limit for
+// smoothed p̂ᵢ. ImportanceEstimate does not smooth them, so its StandardError is reliable only if TailShape < ½.
 func (e Evidence) TailLimit() float64 { return min(1-1/math.Log10(float64(e.Draws)), 0.7) }
 
 // ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L ≥ 1 draws of log p̂_θ(x) (Burda,
@@ -66,9 +66,9 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 
 // ReverseEstimate returns the estimate −log mean(1/p̂_θ(x)) of log p_θ(x), given log p̂_θ(x) from ReverseHIS or
 // AIS.Reverse. The argument momenta is the number of adjacent estimates for each exact draw z. ReverseEstimate first
-// averages their 1/p̂_θ(x), because only different draws z are independent. In the result, Draws is the number of draws
-// z, TailShape and EffectiveDraws describe the averages of 1/p̂_θ(x), and ELBO is an upper bound, too. NaN counts as
-// 1/p̂_θ(x) = 0.
+// averages 1/p̂_θ(x) over these estimates, because only different draws z are independent. In the result, Draws is the
+// number of draws z, TailShape and EffectiveDraws describe the averages of 1/p̂_θ(x), and the expectation of ELBO is
+// also an upper bound on log p_θ(x). An estimate of NaN counts as 1/p̂_θ(x) = 0.
 func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 	if momenta < 1 || len(logEstimates)%momenta != 0 {
 		misuse("ReverseEstimate: %d estimates do not fit %d momenta for each z", len(logEstimates), momenta)
@@ -88,12 +88,12 @@ func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 	return e
 }
 
-// ImportanceBound returns log (1/L) Σ p̂ᵢ [1×B] over the L adjacent draws of each column of log p̂ [1×(B·L)]. The
-// expected bound is at most log p_θ(x) and does not decrease with L (Burda, Grosse and Salakhutdinov, 2016). The
-// gradient weights each draw by p̂ᵢ/Σ p̂. For the encoder, the signal-to-noise ratio of the gradient falls as 1/√L
-// (Rainforth et al., Tighter variational bounds are not necessarily better, 2018). For L = 1, the result is log p̂.
+// ImportanceBound returns log((1/L) Σ p̂ᵢ) [1×B] for each column of the batch, summed over its L adjacent draws in log p̂
+// [1×(B·L)]. The expected bound is at most log p_θ(x) and does not decrease with L (Burda, Grosse and Salakhutdinov,
+// 2016). The gradient weights each draw by p̂ᵢ/Σ p̂. For the encoder, the signal-to-noise ratio of the gradient falls as
+// 1/√L (Rainforth et al., Tighter variational bounds are not necessarily better, 2018). For L = 1, the result is log p̂.
 //
-// Training by the ELBO decreases KL(q‖p), where q is the distribution of z_K and ρ_K, but an estimate of the evidence
+// Training with the ELBO decreases KL(q‖p), where q is the distribution of z_K and ρ_K, but an estimate of the evidence
 // needs about exp(KL(p‖q)) draws (Chatterjee and Diaconis, 2018). The gap of ImportanceBound is about Var(p̂/p)/2L for
 // large L (Domke and Sheldon, 2018); bound_test.go has an example. So train a model by the bound that gives the best
 // held-out evidence in the same time. To estimate the evidence of a given model, train the flow by ImportanceBound.

@@ -7,14 +7,14 @@ import (
 )
 
 // An Optimiser is a method of stochastic gradient ascent: UpdateTheta and UpdatePhi of Algorithm 2. To change the
-// learning rate between steps, pass NewTrainer a pointer to Adamax or RMSProp.
+// learning rate between steps, pass NewTrainer a pointer to an Adamax or RMSProp, and change its Rate.
 type Optimiser[T linalg.Float] interface {
-	// Ascend updates the n elements theta of one parameter and their running averages [2×n], two for each element. A
+	// Ascend updates theta, the n elements of one parameter, and their running averages [2×n], two for each element. A
 	// Trainer keeps the averages, which are 0 before the first step. Steps are numbered from 1.
 	Ascend(step int, theta, gradient []T, averages linalg.Matrix[T])
 }
 
-// Adamax is the variant of Adam with the infinity norm (Kingma and Ba, 2014, algorithm 2):
+// Adamax is the variant of Adam based on the infinity norm (Kingma and Ba, 2014, algorithm 2):
 //
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   θ ← θ + rate/(1 − β₁ᵗ)·m/(u + ε).
 //

@@ -29,7 +29,7 @@ func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 //
 // It panics unless lo is finite and lo < hi. Use (0, 1) for α_k, (1, ∞) for 1/√β₀ and (0, ∞) for standard deviations.
 // For step sizes ε, use (0, s/2) and initial values of at most s/5, where s is the smallest standard deviation of the
-// posterior. If ε > 2/ω, where ω² is the largest curvature of the potential, leapfrog steps diverge without an error.
+// posterior. If ε > 2/ω, where ω² is the largest curvature of the potential, leapfrog steps silently diverge.
 //
 // Constrain is for parameters. A latent variable with bounded support also needs the log Jacobian of the map; see
 // Bounded.
@@ -57,8 +57,8 @@ func Unconstrain(v, lo, hi float64) float64 {
 }
 
 // Bounded maps each element of y ∈ ℝ [ℓ×B] to v in the interval (lo, hi), as Constrain does. It also returns the log
-// Jacobian Σ_j log dv_j/dy_j [1×B]. With this term, a variable v with bounded support becomes a latent variable y
-// without bounds: LogJoint(y) returns log p_θ(x, v) plus the log Jacobian, and the evidence does not change.
+// Jacobian Σ_j log dv_j/dy_j [1×B]. This turns a variable v with bounded support into an unbounded latent variable y:
+// if LogJoint(y) returns log p_θ(x, v) plus the log Jacobian, the evidence does not change.
 func Bounded[T linalg.Float](y *ad.Var[T], lo, hi float64) (v, logJacobian *ad.Var[T]) {
 	slope := y // log dv/dy for v = lo + exp(y)
 	if !math.IsInf(hi, 1) {

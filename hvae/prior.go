@@ -64,8 +64,8 @@ func (q DiagonalNormal[T]) check(n int) {
 }
 
 // Normal is the variational prior N(μ, CCᵀ) with any covariance. Mean μ is [ℓ×B], or [ℓ×1] if all columns are equal.
-// Factor [ℓ×ℓ] contains the Cholesky factor C of the covariance, from CholeskyFactor or linalg.Cholesky. Elements above
-// its diagonal have no effect. Draw and LogDensity take about ℓ²B multiplications.
+// Factor [ℓ×ℓ] contains the Cholesky factor C of the covariance, as returned by CholeskyFactor or linalg.Cholesky.
+// Elements above its diagonal have no effect. Draw and LogDensity take about ℓ²B multiplications.
 type Normal[T linalg.Float] struct{ Mean, Factor *ad.Var[T] }
 
 // Draw returns z₀ = μ + Cε [ℓ×B] and log q⁰(z₀) [1×B].
@@ -104,7 +104,8 @@ func CholeskyFactor[T linalg.Float](x *ad.Var[T]) *ad.Var[T] {
 	return ad.MulAdd(below, x, ad.Mul(diagonal, ad.Exp(ad.Mul(diagonal, x))))
 }
 
-// masks returns constants [n×n]. The first is 1 below the diagonal, the second is 1 on the diagonal, and all else is 0.
+// masks returns two constants [n×n]. The first is 1 below the diagonal, the second is 1 on it, and both are 0
+// elsewhere.
 func masks[T linalg.Float](t *ad.Tape[T], n int) (below, diagonal *ad.Var[T]) {
 	b, d := linalg.New[T](n, n), linalg.New[T](n, n)
 	for i := range n {

@@ -7,7 +7,7 @@
 // p_θ(x) and a lower bound on log p_θ(x), which training maximises. Start with the examples in example_test.go. Package
 // hvaetest helps to test targets, flows and priors.
 //
-// All variables are matrices on a tape (package ad). For B samples in ℓ dimensions, z and the momentum ρ are [ℓ×B] and
+// All variables are matrices on a tape (package ad). For B samples in ℓ dimensions, z and the momentum ρ are [ℓ×B], and
 // densities are [1×B], with one column per sample. Step sizes are [1×ℓ], or [K×ℓ] for K steps. Functions panic if
 // shapes do not match or settings are missing.
 //
@@ -45,7 +45,7 @@ func PotentialGradient[T linalg.Float](target Target[T], z *ad.Var[T]) *ad.Var[T
 	return gradU
 }
 
-// evaluate returns ∇U_θ(z|x) [ℓ×B] and log p_θ(x, z) [1×B], with one call of LogJoint unless target is a ClosedForm.
+// evaluate returns ∇U_θ(z|x) [ℓ×B] and log p_θ(x, z) [1×B], with one call to LogJoint unless target is a ClosedForm.
 func evaluate[T linalg.Float](target Target[T], z *ad.Var[T]) (gradU, logJoint *ad.Var[T]) {
 	if _, ok := target.(ClosedForm[T]); ok {
 		return PotentialGradient(target, z), logJointOf(target, z)
@@ -57,7 +57,7 @@ func evaluate[T linalg.Float](target Target[T], z *ad.Var[T]) (gradU, logJoint *
 	return ad.Neg(ad.Grad(logJoint, z)), logJoint
 }
 
-// logJointOf returns log p_θ(x, z) [1×B]. It panics if LogJoint returns another shape.
+// logJointOf returns log p_θ(x, z) [1×B]. It panics if LogJoint returns any other shape.
 func logJointOf[T linalg.Float](target Target[T], z *ad.Var[T]) *ad.Var[T] {
 	return mustBe("the target's log joint density", target.LogJoint(z), 1, z.Cols())
 }

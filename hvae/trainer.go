@@ -26,7 +26,7 @@ type Trainer[T linalg.Float] struct {
 	gradients [][]linalg.Matrix[T] // for each block of a batch, the gradient with respect to each parameter
 }
 
-// NewTrainer returns a trainer that updates params in place. The bound may also use other parameters, as constants.
+// NewTrainer returns a trainer that updates params in place. The bound may use other parameters, which are constants.
 func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[T]) *Trainer[T] {
 	mustNotBeNil("the optimiser", o == nil)
 	t := &Trainer[T]{Bound: bound, params: slices.Clone(params), optimiser: o}
@@ -40,9 +40,9 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 func (t *Trainer[T]) Steps() int { return t.steps }
 
 // Step estimates the mean bound over a batch and its gradient, and updates the parameters. It returns an error and
-// changes nothing if ctx is done, if the bound or its gradient is not finite, or if the bound does not depend on a
-// parameter. Step tests ctx before each block. It tests the dependence on parameters only in the first block of the
-// first step. If a value is not finite, the error names the first operation whose result is not finite.
+// changes nothing if ctx is done, if the bound or its gradient is not finite, or if the bound does not depend on one of
+// the trainer's parameters. Step checks ctx before each block. It checks the dependence on parameters only in the first
+// block of the first step. An error about a value that is not finite names the first operation with such a result.
 func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err error) {
 	count := t.count(batch)
 	step := pass[T]{batch, random.NewBatch(t.Seed, "algorithm 2 step", t.steps), t.params}
@@ -93,7 +93,7 @@ type State[T linalg.Float] struct {
 	Params []ParamState[T] // in the order of NewTrainer
 }
 
-// A ParamState is the state of a parameter.
+// A ParamState holds the name, the value and the running averages of a parameter.
 type ParamState[T linalg.Float] struct {
 	Name     string
 	Value    linalg.Matrix[T]

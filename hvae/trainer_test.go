@@ -43,7 +43,7 @@ func sampled(theta *hvae.Param[float64]) hvae.Bound[float64] {
 }
 
 // In float32, 1e8 + 1 = 1e8. Adding the numbers in slopes from left to right therefore gives 2, but most other orders
-// give a different sum. The parameter has 100,000 elements, so several goroutines add its gradients.
+// give a different sum. The parameter is so large that several goroutines add its gradients.
 func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
 	slopes, theta := []float32{1e8, 1, -1e8, 1, 1}, make([]float32, 100_000)
 	theta[0] = 1
@@ -97,7 +97,7 @@ func TestStepAveragesOverBatchesAndBlocksOfAnySize(t *testing.T) {
 	}
 }
 
-// A parameter that does not belong to the trainer is a constant. If the bound does not use a parameter of the trainer,
+// A parameter that does not belong to the trainer is a constant. If the bound leaves a parameter of the trainer unused,
 // Step returns an error. A zero gradient is not an error. Trainers do not share running averages.
 func TestStepUpdatesExactlyTheParametersOfTheTrainer(t *testing.T) {
 	for _, scale := range []float64{0, 1} {
@@ -128,8 +128,8 @@ func TestStepUpdatesExactlyTheParametersOfTheTrainer(t *testing.T) {
 	}
 }
 
-// ExampleTrainer_Restore tests that a restored run continues bit for bit. Restore must also reject a state that does
-// not fit the trainer, without changing the trainer. The trainer must not share memory with a state.
+// ExampleTrainer_Restore tests that a restored run continues bit-identically. Restore must also reject a state that
+// does not fit the trainer, without changing the trainer. The trainer must not share memory with a state.
 func TestRestoreRejectsStatesThatDoNotFit(t *testing.T) {
 	var params hvae.Params[float64]
 	params.Add("a", linalg.Column(1.0, 2))
@@ -233,9 +233,9 @@ func TestCancelledCallDoesNotChangeState(t *testing.T) {
 	}
 }
 
-// In each case, the bound is f(θ + shift) for column 4, counted from 0, and f(θ + 1) for all other columns. The error
+// In each case, the bound is f(θ + shift) for column 4 (counting from 0) and f(θ + 1) for all other columns. The error
 // from Step must contain c.elbo and c.where, and the parameter must not change. If c.elbo is not empty, the error from
-// Evaluate must contain the same.
+// Evaluate must contain the same two strings.
 func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 	steep := func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Div(x, ad.AddConst(ad.Square(x), 1e-310)) }
 	infinite := func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Add(x, x.Tape().Scalar(math.Inf(1))) }

@@ -8,8 +8,8 @@ import (
 	"hvae/mnist/eval"
 )
 
-// Each line of results/examples.jsonl holds a command and the JSON object that it printed. The blocks of output and the
-// tables in README.md must show these results.
+// Each line of results/examples.jsonl holds a command and the JSON object that it printed. The output blocks and tables
+// in README.md must show these results.
 func TestREADMEMatchesTheExamples(t *testing.T) {
 	readme := string(read(t, "README.md"))
 	examples, printed := map[string]eval.Evaluation{}, map[string]bool{"": true}

@@ -1,4 +1,4 @@
-// Mnist runs the experiment of section 4.2 of the HVAE paper. It trains variational auto-encoders with and without
+// Mnist runs the experiment in section 4.2 of the HVAE paper. It trains variational auto-encoders with and without
 // Hamiltonian dynamics on binarised MNIST digits, estimates the evidence, and draws digits from the trained models.
 //
 // Start with train.go, then read state.go (the state and the files of a run), eval.go, pictures.go (sample and

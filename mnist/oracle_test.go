@@ -19,8 +19,8 @@ import (
 // but shares no code with the commands. It uses the same random streams as the commands, because the streams determine
 // the results.
 
-// parts splits n images into training and validation images and returns their indices. n/6 images, rounded down, are
-// for validation.
+// parts splits n images into training and validation images and returns their indices. One sixth of the images, rounded
+// down, are for validation.
 func parts(n int, seed uint64) (training, validation []int) {
 	order := random.Stream(seed, "mnist split").Perm(n)
 	return order[n/6:], order[:n/6]
@@ -127,7 +127,7 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 	return training, validation
 }
 
-// weights returns a map from parameter names to copies of the values.
+// weights returns a map from parameter names to copies of their values.
 func weights(n *model.Network[float32]) map[string][]float32 {
 	all := map[string][]float32{}
 	for _, p := range n.Params() {

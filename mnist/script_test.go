@@ -64,14 +64,14 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// A script is the state of a running test script.
+// A script holds the state of a test script while it runs.
 type script struct {
 	t              *testing.T
 	stdout, stderr string // output of the last run of the program
 	text, action   string // arguments of the last command "at"
 }
 
-// A trigger is a writer that calls a function as soon as its text has been printed.
+// A trigger is a writer that calls a function as soon as a given text has been written to it.
 type trigger struct {
 	printed bytes.Buffer
 	text    string
@@ -152,7 +152,7 @@ func (s *script) program(status int, args []string) error {
 	return nil
 }
 
-// contents returns a map from the relative paths of all files below a folder to their contents.
+// contents returns the contents of all files below a folder, keyed by relative path.
 func contents(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

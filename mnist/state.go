@@ -19,7 +19,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// The names of files in the folder of a run. The program can restore all other files from stateFile.
+// The names of the files in a run's folder. The program can restore all other files from stateFile.
 const (
 	stateFile   = "state.gob.gz"
 	modelFile   = "model.safetensors" // weights after the best epoch
@@ -30,7 +30,7 @@ const (
 	stateFormat = "hvae-mnist-state/4"
 )
 
-// A state holds all data for resuming a training run, apart from the images. It is stored as a gob, compressed with
+// A state holds all data needed to resume a training run, apart from the images. It is stored as a gob, compressed with
 // gzip.
 type state struct {
 	Format     string
@@ -115,7 +115,7 @@ func readCheckpoint(name string) (c model.Checkpoint, err error) {
 	return c, err
 }
 
-// begin removes the temporary files of killed processes. For a new run, it then writes the first state. For a resumed
+// begin removes temporary files left by killed processes. For a new run, it then writes the first state. For a resumed
 // run, it writes all files except the state, because a killed process may not have written them.
 func (r *trainingRun) begin() error {
 	temporary, _ := filepath.Glob(filepath.Join(r.folder, command.Temporary))
@@ -183,7 +183,7 @@ func (r *trainingRun) writeFiles() error {
 // write writes a file of the run. Before the first state of a run is written, the folder must not contain a state.
 // Later, it must contain the state that this process last read or wrote. Otherwise, write returns an error and changes
 // nothing. Therefore, if several processes continue the same run, all but one stop with an error. A process also stops
-// if its folder is moved.
+// if the run's folder is moved.
 func (r *trainingRun) write(file string, content []byte) error {
 	return command.WriteFile(filepath.Join(r.folder, file), content, func(temporary, name string) error {
 		if r.file == nil {

@@ -40,13 +40,13 @@ const (
 	publishedName  = "published" // protocol of published results
 )
 
-// publishedCSV contains the results of the 57 runs in Table 1. The results are means and standard deviations over three
-// evaluations, from the LaTeX source of the paper's appendix.
+// publishedCSV contains the results of the 57 runs in Table 1, taken from the LaTeX source of the paper's appendix. The
+// results are means and standard deviations over three evaluations.
 //
 //go:embed published.csv
 var publishedCSV string
 
-// A result contains the estimates for one run, which were published in the paper or computed by this program.
+// A result contains the estimates for one run, either published in the paper or computed by this program.
 type result struct {
 	evaluation // for a published run, only the ELBO, the NLL, the model and the seed
 	row        string
@@ -131,8 +131,8 @@ func readResults(folder string, stderr io.Writer) (results []result) {
 	return results
 }
 
-// readResult reads the result of the run in a folder. It returns an error unless the run has ended and has the settings
-// of its row, and its best epoch was evaluated on images of the same dataset.
+// readResult reads the result of the run in a folder. It returns an error unless the run has ended, its settings match
+// its row, and its best epoch was evaluated on images of the dataset used for training.
 func readResult(folder string) (r result, err error) {
 	b, err := os.ReadFile(filepath.Join(folder, evaluationFile))
 	if err == nil {
@@ -179,7 +179,7 @@ func readMetrics(name string) (all []model.Metrics, err error) {
 	return all, err
 }
 
-// A summary contains all runs of a row with one protocol, and their results.
+// A summary contains all runs of one row under one protocol, and their results.
 type summary struct {
 	row, protocol       string
 	config              model.Config
@@ -226,7 +226,7 @@ func (s summary) String() string {
 	return fmt.Sprintf(format, s.row, s.protocol, len(s.runs), epochs, elbo, nll, difference)
 }
 
-// figures returns table1.svg and budget.svg. They have a chart for each protocol; budget.svg omits published results.
+// figures returns table1.svg and budget.svg. Each has one chart per protocol; budget.svg omits the published results.
 func figures(lines []summary) (table1, budget []byte) {
 	var protocols []string
 	for _, s := range lines {
@@ -251,8 +251,8 @@ func figures(lines []summary) (table1, budget []byte) {
 	return plot.Panels(2, differences...), plot.Panels(2, elbos...)
 }
 
-// plotDifference adds a point for the NLL difference from the VAE. Rows that differ only in K form a line. The
-// difference is more precise than the NLL, which depends more on the number of epochs than on the model.
+// plotDifference adds a point for the NLL difference from the VAE. A line joins the points of rows that differ only in
+// K. The difference is more precise than the NLL, which depends more on the number of epochs than on the model.
 func (s summary) plotDifference(c *plot.Chart) {
 	if s.differences == nil {
 		return

@@ -116,7 +116,7 @@ func given(f *flag.FlagSet, names ...string) (found bool) {
 }
 
 // changed applies the flags on the command line to the settings s of a resumed run and returns the result. It returns
-// an error if a flag changes a setting that affects past epochs.
+// an error if a flag changes a setting that affected past epochs.
 func changed(s model.Settings, f *flag.FlagSet) (model.Settings, error) {
 	saved := flag.NewFlagSet("", flag.ContinueOnError)
 	settingsFlags(saved, &s)
@@ -137,9 +137,9 @@ func changed(s model.Settings, f *flag.FlagSet) (model.Settings, error) {
 	return s, nil
 }
 
-// A trainingRun trains a model and saves its files in a folder. An interrupted or killed run can be resumed after its
-// last finished epoch. A resumed run draws the same random numbers as an uninterrupted run. With the same kernels
-// (vector or plain Go), it writes the same bytes, except for times.
+// A trainingRun trains a model and saves its files in a folder. An interrupted or killed run can be resumed from the
+// end of its last finished epoch. A resumed run draws the same random numbers as an uninterrupted run and, if it uses
+// the same kernels (vector or plain Go), writes the same bytes, except for recorded times.
 type trainingRun struct {
 	state
 	folder               string
@@ -152,9 +152,10 @@ type trainingRun struct {
 	sum    float64 // training ELBO, summed over these images
 }
 
-// newRun returns a new run or, if s was read from a file, the resumed run with this state. Settings of a resumed run
-// may differ from the settings of its past epochs, but only in ways that do not affect these epochs. newRun returns an
-// error if the settings do not fit the dataset, or if the earlier epochs of a resumed run used different images.
+// newRun returns a new run or, if s was read from a file, the run resumed from that state. The settings of a resumed
+// run may differ from those of its past epochs, but only in ways that would not have affected those epochs. newRun
+// returns an error if the settings do not fit the dataset, or if the earlier epochs of a resumed run used different
+// images.
 func newRun(folder string, s state, set data.Set) (*trainingRun, error) {
 	if s.file != nil && s.DataSHA256 != set.SHA256 {
 		return nil, fmt.Errorf("the images differ from the dataset %.40q of the run: specify the folder of this dataset with -data", s.Data)
@@ -193,7 +194,7 @@ func newRun(folder string, s state, set data.Set) (*trainingRun, error) {
 }
 
 // train continues the run until it has ended (see model.Ended) or ctx is done. After each epoch, it saves the run. It
-// prints results to stdout and progress to stderr, and ignores errors of these writes.
+// prints results to stdout and progress to stderr, and ignores errors from these writes.
 func (r *trainingRun) train(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := r.begin(); err != nil {
 		return err
@@ -261,8 +262,8 @@ func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m mo
 }
 
 // validate returns the mean ELBO of the validation images, computed in batches of 1,000 images. As in the authors'
-// code, the binary images are the same in each epoch, but the noise (ε and γ₀) is new. This noise affects the epoch at
-// which early stopping ends a run (mnist/results/README.md).
+// code, the binary images are the same in each epoch, but the noise (ε and γ₀) is new. This noise affects when early
+// stopping ends a run (see mnist/results/README.md).
 func (r *trainingRun) validate(ctx context.Context, epoch int) (mean float64, err error) {
 	bound := model.Bound(r.Settings, r.network, func(x linalg.Matrix[float32], j, image int, _ *rand.Rand) {
 		pixels := random.Stream(r.Settings.Seed, "mnist validation pixels", image)
@@ -282,7 +283,7 @@ func (r *trainingRun) validate(ctx context.Context, epoch int) (mean float64, er
 	return mean / float64(done), nil
 }
 
-// done returns the finished fraction of the run, assuming no early stopping.
+// done returns the fraction of the run that is finished, assuming no early stopping.
 func (r *trainingRun) done() float64 {
 	return (float64(len(r.Metrics)) + float64(r.images)/float64(len(r.training))) / float64(r.Settings.Epochs)
 }

@@ -24,14 +24,14 @@ import (
 type Func func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
 // Main runs a program with the arguments of the process and exits. The first SIGINT (Ctrl-C) or SIGTERM cancels the
-// context of run. A second signal ends the process at once.
+// context passed to run. A second signal ends the process at once.
 func Main(name string, run Func) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(Run(ctx, name, run, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// Run runs a program and prints its error on stderr. It returns the exit status: 0 after success or help, 1 after a
+// Run runs a program and prints any error to stderr. It returns the exit status: 0 after success or help, 1 after a
 // failure, 2 if the command line is invalid, and 130 if ctx was cancelled.
 func Run(ctx context.Context, name string, run Func, args []string, stdout, stderr io.Writer) int {
 	_, err := linalg.Vectors()
@@ -65,7 +65,7 @@ type exit struct {
 // Usage returns an error about the command line. If a Func returns this error, the exit status is 2.
 func Usage(format string, args ...any) error { return exit{fmt.Errorf(format, args...), 2} }
 
-// Help returns an error that makes Run print text on stdout and return 0.
+// Help returns an error that makes Run print text to stdout and return 0.
 func Help(text string) error { return exit{errors.New(text), 0} }
 
 // Parse parses the arguments of the program or subcommand f.Name(), such as "mnist train". It returns a usage error if
@@ -90,13 +90,13 @@ func Parse(f *flag.FlagSet, description string, args []string) error {
 	return nil
 }
 
-// Temporary is the glob pattern of the names of temporary files. A killed process may leave such a file behind.
+// Temporary is the glob pattern for the names of temporary files. A killed process may leave such a file behind.
 const Temporary = ".*.tmp"
 
 // WriteFile writes a regular file. It writes the data to a temporary file in the same folder, syncs this file, and
-// calls place to rename it, or link it to the name. If place is os.Rename, WriteFile replaces an existing file. If
-// place is os.Link, WriteFile returns an error if the file exists. After a crash, the file has either the old or the
-// new contents.
+// calls place to rename or link it to name. If place is os.Rename, WriteFile replaces an existing file. If place is
+// os.Link, WriteFile returns an error if the file exists. After a crash, the file has either the old or the new
+// contents.
 func WriteFile(name string, data []byte, place func(temporary, name string) error) error {
 	if s, err := os.Lstat(name); err == nil && !s.Mode().IsRegular() {
 		return fmt.Errorf("cannot write %s: it is not a regular file", name)

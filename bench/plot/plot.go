@@ -46,8 +46,8 @@ type Chart struct {
 // colours are based on the palette of Okabe and Ito, for readers with colour blindness.
 var colours = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5230", "#000000"}
 
-// shapes lists the shapes of markers, as SVG paths relative to a point: circle, square, upward triangle, diamond,
-// downward triangle, cross and plus. A marker is about 9 pixels wide.
+// shapes lists the marker shapes as SVG paths relative to a point: circle, square, upward triangle, diamond, downward
+// triangle, cross and plus. A marker is about 9 pixels wide.
 var shapes = []string{"m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", "m-4 -4h8v8h-8z", "m0 -5.2l5 9h-10z",
 	"m0 -5.5l5 5.5l-5 5.5l-5 -5.5z", "m0 5.2l5 -9h-10z", "m-4.5 -4.5l9 9m0 -9l-9 9", "m0 -5.5v11m-5.5 -5.5h11"}
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// gallery returns charts with every style and every special case of points and ticks.
+// gallery returns charts that cover every style and every special case of points and ticks.
 func gallery() []Chart {
 	nan, inf := math.NaN(), math.Inf(1)
 	var long Series // too many points for markers

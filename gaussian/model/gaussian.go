@@ -135,7 +135,8 @@ type Target struct {
 
 var _ hvae.ClosedForm[float64] = Target{}
 
-// NewTarget returns the target of a dataset for Δ [d×1] and log σ [d×1]. It is valid until the tape of delta is reset.
+// NewTarget returns the Target for a dataset and the parameters Δ [d×1] and log σ [d×1]. It is valid until delta's tape
+// is reset.
 func NewTarget(data Data, delta, logSigma *ad.Var[float64]) (g Target) {
 	t := delta.Tape()
 	n := float64(data.N)

@@ -97,14 +97,15 @@ func NewHVAE(data Data, K int, tempering string) *Method {
 	return m
 }
 
-// NewPlanar returns the method of variational inference with a planar normalizing flow (Rezende and Mohamed,
+// NewPlanar returns the method that uses variational inference with a planar normalizing flow (Rezende and Mohamed,
 // Variational Inference with Normalizing Flows, 2015). The flow maps a draw z₀ from the prior N(0, I) of the model
 // through K layers to z_K. A layer is
 //
 //	f(z) = z + û tanh(wᵀz + b)    (their equation 10; for û, see PlanarFlow).
 //
 // The parameters are Δ, log σ, u, w and b. All layers share u, w and b. Initially, b is 0.1, and the elements of u and
-// w are drawn from N(0, 0.1²) truncated at two standard deviations. The bound is log p_θ(D, z_K) − log q_K(z_K), where
+// w are drawn from N(0, 0.1²) truncated at two standard deviations. The estimate of the bound is log p_θ(D, z_K) − log
+// q_K(z_K), where
 //
 //	log q_K(z_K) = log q⁰(z₀) − Σ_k log |det ∂f/∂z_{k−1}|    (their equation 13).
 func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
@@ -154,7 +155,7 @@ func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]
 	return z, ad.SumTo(ad.Log(det), 1, z.Cols())
 }
 
-// NewMeanField returns the method of mean-field variational Bayes with q(z) = N(μ_Z, Σ_Z) and a diagonal Σ_Z. The
+// NewMeanField returns the mean-field variational Bayes method with q(z) = N(μ_Z, Σ_Z) and a diagonal Σ_Z. The
 // parameters are Δ, log σ, μ_Z (initially 0) and log σ_Z (initially 1). The bound E_q[log p_θ(D, z)] + H(q) has a
 // closed form:
 //

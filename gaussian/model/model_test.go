@@ -80,7 +80,7 @@ func TestOutcomeDescribesItsEstimate(t *testing.T) {
 	}
 }
 
-// The outcome of Train must depend on the number of the dataset, on each setting, and on nothing else.
+// The outcome of Train must depend on the dataset number, on each setting, and on nothing else.
 func TestOutcomeDependsOnlyOnItsArguments(t *testing.T) {
 	train := func(c Config, k int) float64 {
 		o, err := c.Train(t.Context(), "hvae-k1", 2, k, func() {})

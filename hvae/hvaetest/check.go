@@ -82,8 +82,8 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 	return nil
 }
 
-// compare returns an error if got differs from numerical(step/8) by more than 10⁻⁶ times its size plus e, where e is
-// ten times the difference between numerical(step/8) and numerical(step). It also returns an error if e is too large.
+// compare returns an error if got differs from numerical(step/8) by more than e + 10⁻⁶·max(1, |numerical(step/8)|),
+// where e is ten times |numerical(step/8) − numerical(step)|. It also returns an error if e is too large.
 func compare(quantity string, at, got []float64, numerical func(h float64) []float64) error {
 	coarse, fine := numerical(step), numerical(step/8)
 	for i, want := range fine {
@@ -113,7 +113,7 @@ func orNormal(points [][]float64, n, dims int) [][]float64 {
 // function bind returns the prior on a tape. TestPrior returns an error unless
 //   - Draw returns z₀ [ℓ×B] and log q⁰(z₀) [1×B],
 //   - LogDensity returns the same log q⁰(z₀), if the prior is an hvae.Density, and
-//   - the mean of h(z₀)/q⁰(z₀) over 20,000 draws is 1 within 4.5 standard errors.
+//   - the mean of h(z₀)/q⁰(z₀) over 20,000 draws is within 4.5 standard errors of 1.
 //
 // Here h is a normal density with the mean of other draws from q⁰ and 0.64 times their covariance. The quotient has a
 // finite variance unless the tails of q⁰ are much lighter than normal tails.

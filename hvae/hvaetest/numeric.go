@@ -10,7 +10,7 @@ import (
 
 const step = 1e-3 // step size h for Jacobian; it suits functions whose higher derivatives are of order 1
 
-// Jacobian returns the matrix of derivatives ∂f_i/∂x_j at x by Richardson extrapolation of central differences with
+// Jacobian computes the matrix of derivatives ∂f_i/∂x_j at x by Richardson extrapolation of central differences with
 // step sizes h and h/2, for example h = 1e-3. The error is −h⁴/4·f⁽⁵⁾/5! to leading order.
 func Jacobian(f func(x []float64) []float64, x []float64, h float64) linalg.Matrix[float64] {
 	J := linalg.New[float64](len(f(x)), len(x))
@@ -32,7 +32,7 @@ func Gradient(f func(x []float64) float64, x []float64) []float64 {
 	return Jacobian(func(x []float64) []float64 { return []float64{f(x)} }, x, step).Data
 }
 
-// Determinant returns det m by Gaussian elimination with partial pivoting.
+// Determinant computes det m by Gaussian elimination with partial pivoting.
 func Determinant(m linalg.Matrix[float64]) float64 {
 	rows, det := slices.Collect(slices.Chunk(slices.Clone(m.Data), m.Cols)), 1.0
 	for k := range rows {
@@ -52,9 +52,9 @@ func Determinant(m linalg.Matrix[float64]) float64 {
 	return det
 }
 
-// GradientError returns ‖g − d‖/‖d‖ for the gradient of the mean of f(params) with respect to all parameters. Automatic
-// differentiation gives g, and numerical differentiation gives d. The function f must be smooth and draw the same noise
-// in each call.
+// GradientError returns ‖g − d‖/‖d‖, where g is the gradient of the mean of f(params) with respect to all parameters by
+// automatic differentiation, and d is the same gradient by numerical differentiation. The function f must be smooth and
+// draw the same noise in each call.
 func GradientError(params []linalg.Matrix[float64],
 	f func(t *ad.Tape[float64], params []*ad.Var[float64]) *ad.Var[float64]) float64 {
 	var t ad.Tape[float64]

@@ -1,5 +1,5 @@
 // Package hvaetest checks targets, flows, variational priors and gradients for package hvae. TwoModes, Bimodal and
-// Quadratic are targets with known evidence. Read targets.go, check.go and numeric.go in this order.
+// Quadratic are targets with known evidence. Read targets.go, check.go and numeric.go, in that order.
 package hvaetest
 
 import (

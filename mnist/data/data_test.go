@@ -182,7 +182,7 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 	}
 }
 
-// If only one MNIST file is missing, only this file must be downloaded.
+// If only one MNIST file is missing, only that file must be downloaded.
 func TestLoadDownloadsTheMissingFile(t *testing.T) {
 	serve(t, sends(idx(2)))
 	for name, load := range map[string]func(string, io.Writer) (Set, error){"Load": Load, "LoadTest": LoadTest} {

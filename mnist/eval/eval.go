@@ -32,8 +32,8 @@ type Evaluation struct {
 	Data    string `json:"data"`       // name of the dataset, or "simulated"
 	Trained string `json:"trained_on"` // name of the training dataset; "" if the checkpoint lacks it
 
-	// TailShape and HeavyTails are undefined unless the tail shapes of all images are finite, which requires 100
-	// samples.
+	// TailShape and HeavyTails are undefined unless the tail shapes of all images are finite, which requires at least
+	// 100 samples.
 	TailShape  Number `json:"tail_shape"`         // of the importance weights (hvae.Evidence)
 	HeavyTails Number `json:"heavy_tails"`        // fraction of estimates with heavy tails, which are unreliable
 	Diverged   int    `json:"diverged,omitempty"` // number of samples that have diverged
@@ -75,7 +75,7 @@ type Options struct {
 	Samples int    // number of importance samples for each image
 	Runs    int
 
-	// Annealed importance sampling (hvae.AIS) does not use the flow, so it is an independent check of the flow's
+	// Annealed importance sampling (hvae.AIS) does not use the flow, so it is an independent check on the flow's
 	// estimates.
 	Steps  int // K, the number of steps from the encoder's variational prior to the posterior
 	Chains int // number of Markov chains for each image; if it is 0, no bounds are computed
@@ -83,8 +83,8 @@ type Options struct {
 
 // Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if ctx is done, or if the
 // ELBO or the NLL is infinite. If o.Chains is positive, Evaluate tunes the step sizes of the chains on validation
-// images, taken from the training images of o.Set, or, if o.Set is nil, on simulated images other than the evaluated
-// images.
+// images taken from the training images of o.Set. If o.Set is nil, it tunes them on simulated images other than those
+// evaluated.
 func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writer) (Evaluation, error) {
 	began := time.Now()
 	estimates, err := estimateAll(ctx, &estimator{model: c, Options: o}, stderr)

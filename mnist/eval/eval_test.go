@@ -106,8 +106,8 @@ func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 	}
 }
 
-// In this test, two images are evaluated in three runs. Standard errors must be computed from the mean over runs of
-// each image.
+// In this test, two images are evaluated in three runs. Standard errors must be computed from each image's mean over
+// the runs.
 func TestStandardErrorsAreOverImages(t *testing.T) {
 	of := func(lower, upper float64) estimate { return estimate{lower: lower, upper: upper} }
 	o := Options{Set: new(data.Set), N: 2, Runs: 3, Chains: 1}

@@ -151,7 +151,7 @@ func (c *Checkpoint) setMetadata(meta map[string]string) error {
 	return nil
 }
 
-// setTensors sets the parameters to the tensors of a file, which must follow each other without gaps.
+// setTensors sets the parameters to the tensors of a file. The tensors must follow one another without gaps.
 func (c *Checkpoint) setTensors(entries map[string]entry, data []byte) error {
 	params := c.params()
 	slices.SortFunc(params, func(p, q *param[float32]) int { // in the order of the file

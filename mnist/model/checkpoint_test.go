@@ -28,7 +28,7 @@ func join(header string, data []byte) []byte {
 	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), []byte(header), data)
 }
 
-// withoutDigest returns the header and the data of a checkpoint. The header stores the digest under a wrong key, so
+// withoutDigest returns the header and the data of a checkpoint. The header stores the digest under the wrong key, so
 // that changes are not detected.
 func withoutDigest() (header string, data []byte) {
 	header, data = split(testCheckpoint().Encode())
@@ -83,7 +83,7 @@ func TestCheckpointsAreUnchangedAfterReadingAndWriting(t *testing.T) {
 	}
 }
 
-// Other programs may write the tensors in another order. In this test, the first two tensors are swapped.
+// Other programs may write the tensors in a different order. In this test, the first two tensors are swapped.
 func TestTensorsMayHaveAnotherOrder(t *testing.T) {
 	header, data := withoutDigest()
 	header = strings.NewReplacer("[0,1600]", "[64,1664]", "[1600,1664]", "[0,64]").Replace(header)

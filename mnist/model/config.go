@@ -1,4 +1,4 @@
-// Package model implements the model of section 4.2 of the HVAE paper: a convolutional variational auto-encoder for
+// Package model implements the model from section 4.2 of the HVAE paper: a convolutional variational auto-encoder for
 // binarised MNIST digits, with or without a Hamiltonian flow. Read the files in this order: config.go (settings and
 // results), layers.go (the parameters), network.go (encoder, decoder and bounds), train.go and checkpoint.go.
 package model
@@ -25,7 +25,7 @@ type Config struct {
 	Alpha float64 `json:"alpha"` // initial α_k of the flow; 0 for the default value
 }
 
-// maxEps is ξ, the upper bound of the step sizes ε = ξ·sigmoid(·).
+// maxEps is ξ, the upper bound on the step sizes ε = ξ·sigmoid(·).
 const maxEps = 0.5
 
 // Check returns an error if the configuration is invalid.
@@ -83,7 +83,7 @@ func (c Config) StepCost() int {
 	return 3*encoder - conv1.MultiplyAdds() + max(1, c.Draws)*passes*decoder
 }
 
-// Settings are the settings of a training run. Their keys in JSON are the names of the flags.
+// Settings holds the settings of a training run. Its JSON keys are the names of the flags.
 type Settings struct {
 	Config
 	Train     int     `json:"train"` // number of training images; 0 for all

@@ -21,7 +21,7 @@ type param[T linalg.Float] struct {
 	mean, spread float64 // mean and standard deviation of the initial elements
 }
 
-// An axis describes an axis of a tensor by its size and by the stride between its elements in param.Value.Data.
+// An axis holds the size of a tensor axis and the stride between its elements in param.Value.Data.
 type axis struct{ size, stride int }
 
 // newParam returns a parameter without elements. Its matrix and its tensor have the same layout.
@@ -34,7 +34,7 @@ func newParam[T linalg.Float](name string, mean, spread float64, shape ...int) *
 	return &param[T]{hvae.Param[T]{Name: name, Value: value}, shape, []axis{{size, 1}}, mean, spread}
 }
 
-// index returns the index in Value.Data of element i of the tensor in row-major order.
+// index returns the index in Value.Data of the tensor's element i, counted in row-major order.
 func (p *param[T]) index(i int) int {
 	at := 0
 	for _, a := range slices.Backward(p.axes) {
@@ -66,7 +66,7 @@ func convolution[T linalg.Float](name string, g *conv.Geometry, channels int) la
 }
 
 // The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4, with TensorFlow's SAME padding. In conv1 and
-// conv2, this padding adds 1 pixel before and 2 pixels after each row and each column, and in conv3 2 pixels on all
+// conv2, this padding adds 1 pixel before and 2 pixels after each row and column; in conv3, it adds 2 pixels on all
 // sides. The decoder applies the transposes of these convolutions.
 var (
 	conv1 = conv.Same(28, 28, 1, 16, 5, 2)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A formula computes vectors from vectors. Its methods append operations, and the operands of an operation are
-// values. The method emit assigns vector registers to the results of all operations and emits the code.
+// A formula computes vectors from vectors. Its methods append operations, whose operands are values. The method emit
+// assigns vector registers to the results of all operations and emits the code.
 type formula struct {
 	*assembler
 	operations []*value
@@ -33,7 +33,7 @@ func newFormula(w *assembler) *formula {
 }
 
 // loaded returns a value for a vector that the caller has loaded into a register. The argument readers is 1 if the
-// register must still hold the vector when the whole formula is computed, and 0 otherwise.
+// register must still hold the vector after the whole formula has been computed, and 0 otherwise.
 func (f *formula) loaded(register, readers int) *value {
 	f.used[register] = true
 	return &value{register: register, readers: readers}
@@ -60,7 +60,7 @@ func (f *formula) min(a, b *value) *value { return f.op("min", a, b) }
 func (f *formula) and(a, b *value) *value { return f.op("and", a, b) }
 func (f *formula) or(a, b *value) *value  { return f.op("or", a, b) }
 
-// fma returns a·b + c, and fnma returns c − a·b, rounded once.
+// fma returns a·b + c, and fnma returns c − a·b, each rounded once.
 func (f *formula) fma(a, b, c *value) *value  { return f.op("fma", a, b, c) }
 func (f *formula) fnma(a, b, c *value) *value { return f.op("fnma", a, b, c) }
 
@@ -109,7 +109,7 @@ func (f *formula) allocate() int {
 	panic(fmt.Sprintf("%s: no register left", f.name))
 }
 
-// read returns a register that holds v. If v is a constant, it emits code that loads v into a free register.
+// read returns a register that holds v. If v is a constant, read emits code that loads it into a free register.
 func (f *formula) read(v *value) int {
 	if v.constant != nil {
 		v.register = f.allocate()
@@ -124,7 +124,7 @@ func (f *formula) read(v *value) int {
 }
 
 // release frees the registers of arguments that no later operation reads. It also frees the registers of constants,
-// because each operation loads its constants again.
+// because each operation reloads its constants.
 func (f *formula) release(arguments []*value) {
 	for _, a := range arguments {
 		a.readers--
@@ -151,12 +151,12 @@ func (f *formula) instruction(name, form string, x int, y *value, d int) {
 	f.assembler.op("%s %s, %s, %s", mnemonic, f.v(f.read(y)), f.v(x), f.v(d))
 }
 
-// overwrites reports whether the operation being emitted may overwrite the register of v. It may if it is the last
-// operation to read v, or if v is a constant, because each operation loads its constants again.
+// overwrites reports whether the operation being emitted may overwrite the register of v. It may do so if it is the
+// last operation that reads v, or if v is a constant, because each operation reloads its constants.
 func overwrites(v *value) bool { return v.readers == 1 || v.constant != nil }
 
 // overwrite returns a register that holds v and that the operation being emitted may overwrite. If overwrites(v) is
-// true, this is the register of v. Otherwise, it is a register with a copy of v.
+// true, this is v's own register; otherwise, it is another register, with a copy of v.
 func (f *formula) overwrite(v *value) int {
 	r := f.read(v)
 	if overwrites(v) {

@@ -2,8 +2,8 @@ package main
 
 import "math"
 
-// The functions below use these constants. The keys of the maps are the sizes of an element in bytes: 4 for float32 and
-// 8 for float64.
+// The functions below use these constants. The maps are keyed by element size in bytes: 4 for float32 and 8 for
+// float64.
 var (
 	mantissaBits = map[int]int{4: 23, 8: 52}
 	exponentBias = map[int]float64{4: 127, 8: 1023}
@@ -82,7 +82,7 @@ func (f *formula) exp(x *value) *value {
 	n, rest, bits := f.reduce(x, 2*exponentBias[f.size])
 	r := f.fnma(n, f.float(log2Low[f.size]), rest)
 	y := f.polynomial(append([]float64{1, 1}, expSeries[f.size]...), r)
-	// To get the bits of a power of 2, shift its exponent plus the bias left into the exponent field.
+	// A biased exponent, shifted left into the exponent field, gives the bits of a power of 2.
 	half := f.shift(bits, -1)
 	rest = f.subInt(bits, half)
 	y = f.mul(y, f.shift(half, mantissaBits[f.size]))

@@ -45,7 +45,7 @@ func TestKernelsChangeNoPointerArgument(t *testing.T) {
 	}
 }
 
-// TestInstructionsUseAllOperands checks that the method code panics if an instruction has the wrong number or kind of
+// TestInstructionsUseAllOperands checks that assembler.code panics if an instruction has the wrong number or kind of
 // operands.
 func TestInstructionsUseAllOperands(t *testing.T) {
 	for _, code := range []string{"RETURN y", "ADD y", "ADD y, y, y", "MOVE other, y", "LOOP y", "MULTIPLY y, y"} {
@@ -104,8 +104,8 @@ func TestWordsMatchTheirComments(t *testing.T) {
 	}
 }
 
-// TestAVX2KernelsUseNoAVX512Registers checks that the kernels in the AVX2 table use no AVX-512 registers, because these
-// would crash the program on a processor without AVX-512.
+// TestAVX2KernelsUseNoAVX512Registers checks that the kernels in the AVX2 table use no AVX-512 registers, which would
+// crash the program on a processor without AVX-512.
 func TestAVX2KernelsUseNoAVX512Registers(t *testing.T) {
 	generated := files()
 	checked := 0

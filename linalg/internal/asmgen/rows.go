@@ -106,7 +106,7 @@ func (w *assembler) mulAdd(aColumn, cColumn bool) {
 	}, "done")
 }
 
-// dots emits a kernel that computes a dot product for each row, four rows at a time. The elements of a row are added
+// dots emits a kernel that computes a dot product for each row, four rows at a time. The products of a row are added
 // from left to right. The four sums are in the lanes of register 0, or of registers 0 and 1 if a register has two
 // lanes.
 func (w *assembler) dots() {
@@ -151,9 +151,9 @@ func (w *assembler) addColumns(n int) {
 		w.addFourColumns()
 		return
 	}
-	// Register p + i holds products. With two lanes, they belong to row 2s + i while the code adds to the sums in
-	// register s. With four lanes, the products of row i are in the first half, and those of row i + 2 in the second
-	// half.
+	// Register p + i holds products. With two lanes, these are the products of row 2s + i when the code adds to the
+	// sums in register s. With four lanes, the first half holds the products of row i, and the second half those of row
+	// i + 2.
 	const p, a, temp, column = 2, 4, 5, 6
 	load := func(part, row string, i, r int) {
 		w.setVectors(8, n)

@@ -24,9 +24,9 @@ type isa struct {
 	vectors      int    // largest number of vectors per row of a tile
 	partialWidth int    // largest number of columns of a partial tile
 
-	// peakSums is the number of vectors of sums in the kernel that measures the peak speed. A multiply-add takes four
-	// cycles, so processors with two (amd64) or four (arm64) multiply-add units need at least 8 or 16 independent sums
-	// to be busy all the time.
+	// peakSums is the number of vectors of sums in the kernel that measures the peak speed. A multiply-add has a
+	// latency of four cycles, so processors with two (amd64) or four (arm64) multiply-add units need at least 8 or 16
+	// independent sums, respectively, to stay busy.
 	peakSums int
 
 	tiles [kinds][]shape // shapes of the tile kernels of each kind
@@ -43,9 +43,9 @@ const (
 	partial
 	// Each row of a quad tile is one vector with four columns from each of several groups (see linalg.Contraction). In
 	// a convolution, the groups are neighbouring pixels. Training divides a minibatch of 100 columns into six blocks of
-	// 16 and one block of four. With quad tiles, the convolutions of the block of four take a quarter of the time of a
-	// block of 16. Without quad tiles, they take as long as the convolutions of a block of 16. NEON needs no quad tiles
-	// because four columns fill a vector.
+	// 16 and one block of four. With quad tiles, the convolutions of the block of four take a quarter of the time of
+	// those of a block of 16. Without quad tiles, they take just as long. NEON needs no quad tiles because four columns
+	// fill a vector.
 	quad
 	kinds // number of kinds
 )
@@ -59,9 +59,9 @@ type shape struct{ rows, vectors int }
 // because it loads B half as often. AVX2 has too few registers for it.
 var tall = shape{16, 1}
 
-// Tile sizes are rows × vectors. A full tile has up to 24 vectors of sums if the instruction set has 32 registers, and
-// up to 12 vectors if it has 16 registers. NEON tiles have up to four vectors per row (16 columns), because training
-// divides a minibatch into blocks of 16 columns.
+// Tile sizes are written as rows × vectors. A full tile has up to 24 vectors of sums if the instruction set has 32
+// registers, and up to 12 vectors if it has 16 registers. NEON tiles have up to four vectors per row (16 columns),
+// because training divides a minibatch into blocks of 16 columns.
 //
 // In a training step of the HVAE (K = 5, minibatches of 100) with AVX-512, tiles of 8×3, 8×2 and 16×1 perform most of
 // the multiply-adds. The other tiles are for the edges of matrices and for other models. Tiles with five rows are for

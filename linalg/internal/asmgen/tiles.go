@@ -2,9 +2,9 @@ package main
 
 import "fmt"
 
-// A tile kernel computes a tile, a small part of the matrix C in C += A·B; see Contraction in package kernel. The sums
-// of the tile stay in rows × vectors registers. In each step, the kernel loads the vectors of one row of B. For each
-// row of A, it then loads one element into all lanes of a register and multiplies:
+// A tile kernel computes a tile, a small part of the matrix C in C += A·B; see linalg.Contraction. The sums of the tile
+// stay in rows × vectors registers. In each step, the kernel loads the vectors of one row of B. For each row of A, it
+// then loads one element into all lanes of a register and multiplies:
 //
 //	                       row of B:  b0   b1   b2
 //	                                 ┌────┬────┬────┐
@@ -15,11 +15,11 @@ import "fmt"
 // On arm64, the element of A is in one lane of a register. The multiply-add multiplies a vector of B by this lane.
 
 // On amd64, full and partial tiles with more than eight rows prefetch elements of A: each step prefetches the element
-// of row 0 that is needed 2^prefetchShift = 64 steps later. If A is a transpose, most elements of the other rows are in
-// the same cache line. Prefetching helps if consecutive steps read A from different cache lines, as in Wᵀ·δ for a
-// matrix W [512×450] and a matrix δ with 16 columns. With a distance of 64 steps, this product takes 60 µs, whether W
-// is in the second-level or the third-level cache. With a distance of 8 steps, which does not hide the latency, it
-// takes 64 to 82 µs.
+// of row 0 that is needed 2^prefetchShift = 64 steps later. If A is a transpose, most elements of the other rows at
+// that step are in the same cache line. Prefetching helps if consecutive steps read A from different cache lines, as in
+// Wᵀ·δ for a matrix W [512×450] and a matrix δ with 16 columns. With a distance of 64 steps, this product takes 60 µs,
+// whether W is in the second-level or the third-level cache. With a distance of 8 steps, which does not hide the
+// latency, it takes 64 to 82 µs.
 const prefetchShift = 6
 
 func tiles(arch *architecture) string {
@@ -66,8 +66,8 @@ func (w *assembler) tile(s shape, kind tileKind) {
 		"C is in registers 0 to %d and B in registers %d to %d. Elements of A are in the registers after B.",
 		sums-1, sums, sums+s.vectors-1)
 	if w.isa == avx512 && kind == full && s.rows == 8 {
-		// This loads C into the cache while the kernel computes the products. It matters for gradients of large weight
-		// matrices, where C does not fit into the cache and the number of steps is small. The prefetch makes a training
+		// The prefetch loads C into the cache while the kernel computes the products. It matters for gradients of large
+		// weight matrices, where C does not fit into the cache and the number of steps is small. It makes a training
 		// step 7 % faster for an HVAE with K = 1.
 		w.comment("Prefetch C.")
 		w.code("MOVE @c, c; MOVE @cRow, cRow")

@@ -31,8 +31,8 @@ var vectorInstructions = map[string]struct {
 	"or":     {"VORPS", "orr", 0x4ea01c00},
 	"xor":    {"VXORPS", "eor", 0x6e201c00},
 
-	// a₀ b₀ a₁ b₁ …, where a_i and b_i are the elements of the first half (Low) or the second half (High) of each 16
-	// bytes
+	// a₀ b₀ a₁ b₁ …, where a_i and b_i are the elements of the first half (Low) or the second half (High) of each
+	// 16-byte part
 	"interleaveLow":  {"VUNPCKLPS", "zip1", 0x4e803800},
 	"interleaveHigh": {"VUNPCKHPS", "zip2", 0x4e807800},
 
@@ -138,7 +138,8 @@ const maskRegister = 15
 // the mask become zero. On arm64, elements after the first w.lanes become zero.
 func (w *assembler) load(from address, r int) { w.move(from, r, true) }
 
-// store emits an instruction that stores register r at an address, or only the elements in the mask if w.masked is set.
+// store emits an instruction that stores register r at an address. If w.masked is set, it stores only the elements that
+// the mask selects.
 func (w *assembler) store(r int, to address) { w.move(to, r, false) }
 
 func (w *assembler) move(a address, r int, load bool) {
@@ -196,8 +197,8 @@ func (w *assembler) insert(part int, from address, r int) {
 	w.op("VINSERT%s $%d, %s, %s, %s", parts[w.isa], part, w.memory(from), w.v(r), w.v(r))
 }
 
-// setMask emits amd64 code that sets the mask to the first n elements, where n is the value of a register. The code
-// overwrites this register and the register temp.
+// setMask emits amd64 code that sets the mask to the first n elements. The arguments name the register with this number
+// and a register for temporary values. The code overwrites both.
 func (w *assembler) setMask(n, temp string) {
 	n, temp = w.operand(n), w.operand(temp)
 	if w.isa == avx512 {

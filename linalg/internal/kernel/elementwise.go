@@ -122,7 +122,7 @@ func runFunction[T Float](kernel32, kernel64 int, y, b, a []T) bool {
 // as well.
 func Softplus[T Float](y, a []T) { SoftplusSigmoid(y, y, a) }
 
-// SoftplusSigmoid stores y last. If y and slope are the same slice, the slice therefore holds only the softplus.
+// SoftplusSigmoid stores y last, so if y and slope are the same slice, it ends up holding only the softplus.
 func SoftplusSigmoid[T Float](y, slope, a []T) {
 	slope, a = slope[:len(y)], a[:len(y)]
 	if runFunction(opSoftplusSigmoid, opSoftplusSigmoid64, y, slope, a) {
@@ -163,7 +163,7 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 	}
 }
 
-// For |x| > tail, softplus and sigmoid in float32 replace e^−|x|, which is less than 2⁻⁶³, by zero.
+// For |x| > tail, softplus and sigmoid in float32 replace e^−|x|, which is less than 2⁻⁶³, with zero.
 //
 // The reason is speed: Intel processors are slow on subnormal numbers. During training, the logits of pixels that are
 // never white fall below −87, where e^−|x| is a subnormal float32. With exact values, late epochs took twice as long as

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// elementwiseFunctions contains the functions that have SIMD kernels. The function run computes all elements of y
-// and, for some functions, also all elements of b and c. The function want computes one element of each result. If
-// want is nil, the result must equal the result of plain Go up to rounding errors.
+// elementwiseFunctions contains the functions that have SIMD kernels. The function run computes all elements of y and,
+// for some functions, also all elements of b and c. The function want computes one element of each result. If want is
+// nil, the results must equal those of plain Go up to rounding errors.
 var elementwiseFunctions = []struct {
 	name string
 	run  func(y, a, b, c []float32)
@@ -70,8 +70,8 @@ func TestElementwiseKernelsMatchTheirDefinitions(t *testing.T) {
 	})
 }
 
-// A function is an elementwise function of one argument. The function exact returns the exact result as the sum of two
-// numbers. The field hash is the expected hash of the results for arguments from −120 to 120; see testAccuracy.
+// A function describes an elementwise function of one argument. The field exact returns the exact result as the sum of
+// two numbers. The field hash is the expected hash of the results for arguments from −120 to 120; see testAccuracy.
 type function[T Float] struct {
 	name  string
 	run   func(y, x []T)
@@ -80,7 +80,7 @@ type function[T Float] struct {
 }
 
 // TestFunctionsAreAccurateEverywhere compares the SIMD kernels with float64 functions or math/big. All instruction sets
-// must give the same bits. No machine has all of them, so the test compares a hash of the results with a constant.
+// must give the same bits. No machine supports all of them, so the test compares a hash of the results with a constant.
 func TestFunctionsAreAccurateEverywhere(t *testing.T) {
 	single := func(f func(x float64) float64) func(x float64) (value, rest float64) {
 		return func(x float64) (value, rest float64) { return f(x), 0 }
@@ -137,7 +137,7 @@ func TestFunctionsAreAccurateEverywhere(t *testing.T) {
 
 func slope[T Float](y, x []T) { SoftplusSigmoid(slices.Clone(x), y, x) }
 
-// exponent returns the exponent e of x = f·2^e for ½ ≤ |f| < 1.
+// exponent returns the exponent e of x = f·2^e, where ½ ≤ |f| < 1.
 func exponent(x float64) int {
 	_, e := math.Frexp(x)
 	return e
@@ -146,7 +146,7 @@ func exponent(x float64) int {
 // testAccuracy compares the results of functions with the exact values. It evaluates the functions at the elements of x
 // and at −120, −120 + step, and so on up to 120. The argument bound is the largest allowed error, in units in the last
 // place. The function unit returns the size of this unit at the exact value y. The hash covers only the results for
-// arguments from −120 to 120, because -short does not change these arguments.
+// arguments from −120 to 120, because these are the same with and without -short.
 func testAccuracy[T Float](t *testing.T, bound float64, x []T, step float64,
 	unit func(y float64) float64, functions []function[T]) {
 	hashed := len(x)

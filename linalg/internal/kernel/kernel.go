@@ -1,8 +1,9 @@
 // Package kernel implements the loops of package linalg. Its functions operate on slices, check bounds and run on the
 // calling goroutine. Outside tests, only this package uses unsafe.
 //
-// A loop in plain Go defines the result and runs on every machine. Most loops also have a SIMD kernel for float32 or
-// float64, an assembly function that ../asmgen generates. A Go function runs either the kernel or the loop:
+// For each function, a loop in plain Go defines the result and runs on every machine. Most loops also have a SIMD
+// kernel for float32 or float64, an assembly function that ../asmgen generates. A Go function runs either the kernel or
+// the loop:
 //
 //	func Add[T Float](y, a, b []T) {
 //		a, b = a[:len(y)], b[:len(y)] // because the assembly does not check bounds

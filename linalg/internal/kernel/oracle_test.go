@@ -18,8 +18,8 @@ func add(a, b *big.Float) *big.Float { return newBig(0).Add(a, b) }
 func mul(a, b *big.Float) *big.Float { return newBig(0).Mul(a, b) }
 func quo(a, b *big.Float) *big.Float { return newBig(0).Quo(a, b) }
 
-// exactly returns a function that computes f as the sum of two float64 numbers. If its argument is 0, NaN or ±Inf, or
-// if the result of approximate is infinite or NaN, this function returns the result of approximate instead.
+// exactly returns a function that computes f as the sum of two float64 numbers. If the argument of this function is 0,
+// NaN or ±Inf, or if the result of approximate is infinite or NaN, it returns the result of approximate instead.
 func exactly(approximate func(x float64) float64, f func(x float64) *big.Float) func(x float64) (value, rest float64) {
 	return func(x float64) (value, rest float64) {
 		if y := approximate(x); x == 0 || y-y != 0 || x-x != 0 {
@@ -34,8 +34,8 @@ func exactly(approximate func(x float64) float64, f func(x float64) *big.Float) 
 
 func bigExp(x float64) *big.Float { return expOf(newBig(x)) }
 
-// expOf returns eˣ = (e^(r/256))²⁵⁶·2ⁿ for n = round(x/log 2) and r = x − n·log 2. If |x| > 1000, so that eˣ is
-// 0 or ∞ in float64, it uses ±1000 instead of x.
+// expOf returns eˣ = (e^(r/256))²⁵⁶·2ⁿ for n = round(x/log 2) and r = x − n·log 2. For |x| > 1000, where eˣ is 0 or ∞
+// in float64, it uses ±1000 instead of x.
 func expOf(x *big.Float) *big.Float {
 	v, _ := x.Float64()
 	if math.Abs(v) > 1000 {
@@ -63,8 +63,8 @@ func bigLog(x float64) *big.Float {
 	return logOf(newBig(x), math.Log(f)+float64(e)*math.Ln2)
 }
 
-// logOf returns log x = y + log(1 + d) for an approximation y, where d = x·e^−y − 1. It computes log(1 + d) as d −
-// d²/2, because d is tiny.
+// logOf returns log x = y + log(1 + d) for an approximation y of log x, where d = x·e^−y − 1. It computes log(1 + d) as
+// d − d²/2, because d is tiny.
 func logOf(x *big.Float, y float64) *big.Float {
 	d := add(mul(x, expOf(newBig(-y))), newBig(-1))
 	return add(newBig(y), add(d, mul(mul(d, d), newBig(-0.5))))

@@ -24,8 +24,8 @@ type rowOperand struct {
 	stride int
 }
 
-// minSIMD is the minimum number of elements for a SIMD kernel. A kernel call has about as much overhead as the
-// computation of 20 elements in plain Go.
+// minSIMD is the minimum number of elements for a SIMD kernel. The overhead of a kernel call is about the time in which
+// plain Go computes 20 elements.
 const minSIMD = 20
 
 // operand returns the kernel argument for an operand [rows×n] with elements s[i·row + j·col]. It panics if s is too
@@ -39,7 +39,8 @@ func operand[T Float](s []T, row, col, rows, n int) rowOperand {
 }
 
 // MulAddRows sets y = a ⊙ b + c for a matrix y with n columns. The row strides of a, b and c are ar, br and cr, and the
-// column strides are ac, bc and cc. A nil c means zero. The loop is slow if the column strides ac and bc are 0.
+// column strides are ac, bc and cc. A nil c means zero. If ac and bc are 0, a slow loop in plain Go computes the
+// result.
 //
 //go:noinline
 func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c []T, cr, cc int) {
