@@ -20,7 +20,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// These tests check that the figures and the tables in results/README.md agree with the files of the runs.
+// These tests check that the figures and tables in results/README.md agree with the runs' files.
 
 var update = flag.Bool("update", false, "replace the figures in results and in pictures")
 
@@ -65,7 +65,7 @@ func list[T any](format string, numbers ...T) string {
 	return strings.Join(texts, ", ")
 }
 
-// stored returns the summaries of the runs in a folder of mnist/results, and of the published runs.
+// stored returns the summaries of the runs in a subfolder of mnist/results and of the published runs.
 func stored(t *testing.T, folder string) []summary {
 	t.Helper()
 	var left strings.Builder
@@ -76,13 +76,14 @@ func stored(t *testing.T, folder string) []summary {
 	return summaries(append(published(), results...))
 }
 
-// find returns the summary of the published runs of a row of Table 1, or of our runs if published is false.
+// find returns the summary for a row of Table 1. The summary describes the published runs if published is true, and our
+// runs otherwise.
 func find(all []summary, row string, published bool) summary {
 	i := slices.IndexFunc(all, func(s summary) bool { return s.row == row && published == (s.protocol == publishedName) })
 	return all[i]
 }
 
-// evaluated returns the evaluation of a run in a folder of mnist/results.
+// evaluated returns the evaluation of the run in a subfolder of mnist/results.
 func evaluated(t *testing.T, folder string) (e evaluation) {
 	t.Helper()
 	noError(t, json.Unmarshal(read(t, "results", folder, evaluationFile), &e))
@@ -109,8 +110,8 @@ func TestFiguresMatchTheirRuns(t *testing.T) {
 }
 
 func TestTablesInTheREADMEMatchTheResults(t *testing.T) {
-	// columns returns four columns of a row of the table: the number of seeds, the ELBO, the NLL and the difference
-	// from the VAE.
+	// columns returns four columns of a table row: the number of seeds, the ELBO, the NLL and the difference from the
+	// VAE.
 	columns := func(s summary) string {
 		less := ""
 		if s.differences != nil {
@@ -131,7 +132,7 @@ func TestTablesInTheREADMEMatchTheResults(t *testing.T) {
 		sameWork := 150 * s.config.StepCost() / vae.config.StepCost()
 		shows(t, resultsREADME, "| `%s` |%s %.1f | %.1f |", row, columns(s), float64(bestELBO(s, 150)), float64(bestELBO(vae, sameWork)))
 	}
-	// run returns the columns for the run of our VAE in a folder: the number of epochs, the ELBO and the NLL.
+	// run returns the columns for our VAE's run in a folder: the number of epochs, the ELBO and the NLL.
 	run := func(folder string) string {
 		r, err := readResult("results/" + folder)
 		noError(t, err)
@@ -150,6 +151,47 @@ func TestTablesInTheREADMEMatchTheResults(t *testing.T) {
 	}
 	shows(t, resultsREADME, "| mean |%s%s", mean(find(full, "vae", true)), mean(vae))
 	shows(t, resultsREADME, "| 85547, in `2000/` | | | |%s", run("2000/vae-85547"))
+}
+
+// The numbers in the text of results/README.md must agree with the results.
+func TestTextOfTheREADMEMatchesTheResults(t *testing.T) {
+	table, long, full := stored(t, "table"), stored(t, "150"), stored(t, "full")
+	vae, hvae := find(full, "vae", false), find(long, "hvae-k5-free-varied", false)
+	less := func(s summary) string { return signed(eval.MeanSE(s.differences)) }
+	elbo, _ := eval.MeanSD(vae.elbos)
+	shows(t, resultsREADME, "%v and %s (full protocol", elbo, eval.PlusMinus(eval.MeanSD(vae.nlls)))
+	shows(t, resultsREADME, "NLL %s after 150 epochs", less(hvae))
+	shows(t, resultsREADME, "%s with one ε and %s with several",
+		less(find(table, "hvae-k5-fixed-shared", false)), less(find(table, "hvae-k5-fixed-varied", false)))
+	var epochs, reached []int
+	for _, r := range published() {
+		epochs = append(epochs, r.epochs)
+	}
+	shows(t, resultsREADME, "published runs took %d to %d epochs", slices.Min(epochs), slices.Max(epochs))
+	best := bestELBO(hvae, 150)
+	for _, r := range vae.runs {
+		reached = append(reached, 1+slices.IndexFunc(r.metrics, func(m model.Metrics) bool { return m.ValELBO >= float64(best) }))
+	}
+	shows(t, resultsREADME, "reach %.1f after %s epochs; the HVAE took the work of %.0f",
+		float64(best), list("%d", reached...), 150*float64(hvae.config.StepCost())/float64(vae.config.StepCost()))
+	leaves := map[bool][]int{} // epochs in which a run leaves the first plateau, by whether it is tempered and K = 5
+	for _, s := range table {
+		for _, r := range s.runs {
+			tempered := s.config.K == 5 && s.config.Tempering != "none"
+			if r.metrics != nil { // not published
+				epoch := 1 + slices.IndexFunc(r.metrics, func(m model.Metrics) bool { return m.ValELBO > -195 })
+				leaves[tempered] = append(leaves[tempered], epoch)
+			}
+		}
+	}
+	slices.Sort(leaves[true])
+	slices.Sort(leaves[false])
+	shows(t, resultsREADME, "leave it in epoch %s, the others in epoch %s",
+		list("%d", slices.Compact(leaves[true])...), list("%d", slices.Compact(leaves[false])...))
+	m, err := readCheckpoint("results/hvae150.safetensors")
+	noError(t, err)
+	flow := model.FlowOf(m.Network)
+	shows(t, resultsREADME, "1/√β₀ is %.2f, and the median ε is %.2f", flow.MomentumSD, flow.Eps)
 }
 
 // bestELBO returns the best validation ELBO of the first n epochs, averaged over the runs of a row.
@@ -179,34 +221,7 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 	}
 }
 
-func TestTableOfUntiedRunsMatchesTheResults(t *testing.T) {
-	seeds := []string{"-85547", "-12345", "-98765"}
-	for _, c := range []struct {
-		name, untied, tied string
-		folders            []string // ends of the names of the run folders
-	}{
-		{"`hvae-k1-untied`", "untied/hvae-k1-untied", "table/hvae-k1-fixed", seeds},
-		{"`hvae-k5-untied-varied`", "untied/hvae-k5-untied-varied", "table/hvae-k5-free-varied", seeds},
-		{"the same, 150 epochs, all images", "untied/150", "150/hvae-k5-free-varied-85547", []string{""}},
-	} {
-		var elbos, nlls, differences []eval.Number
-		var volumes []float64
-		for _, end := range c.folders {
-			untied, tied := evaluated(t, c.untied+end), evaluated(t, c.tied+end)
-			elbos, nlls = append(elbos, untied.ELBO), append(nlls, untied.NLL)
-			differences = append(differences, untied.NLL-tied.NLL)
-			metrics, err := readMetrics(filepath.Join("results", c.untied+end, metricsFile))
-			noError(t, err)
-			last := metrics[len(metrics)-1]
-			volumes = append(volumes, last.Alpha*last.MomentumSD)
-		}
-		shows(t, resultsREADME, "| %s | %s | %s | %s | %s |", c.name, list("%v", elbos...), list("%v", nlls...),
-			list("%+.2f", differences...), list("%.2f", volumes...))
-	}
-}
-
-// An armRun is a line of worth.jsonl or controls.jsonl: the kind of a training run (Arm) and the result of its
-// evaluation.
+// An armRun is a line of worth.jsonl or controls.jsonl: the kind of training run (Arm) and the result of evaluating it.
 type armRun struct {
 	Arm    string
 	Result struct {
@@ -216,7 +231,7 @@ type armRun struct {
 }
 
 // The table and the figure of runs at equal work must agree with worth.jsonl, which contains the evaluations of all
-// runs. In this file, the seeds of each arm are in the same order.
+// runs. In this file, the order of the seeds is the same in all arms.
 func TestTableOfEqualWorkMatchesTheResults(t *testing.T) {
 	arms := map[string][]armRun{}
 	for _, r := range jsonLines[armRun](t, string(read(t, "results/worth.jsonl"))) {
@@ -253,11 +268,9 @@ func TestControlsAreInTheREADME(t *testing.T) {
 		}
 		long[name][column] = fmt.Sprintf("%.2f", value)
 	}
-	for name, folder := range map[string]string{"`hvae150`": "150/hvae-k5-free-varied-98765", "untied": "untied/150"} {
-		e := evaluated(t, folder)
-		cell(name, 0, float64(e.ELBO))
-		cell(name, 1, float64(e.NLL))
-	}
+	e := evaluated(t, "150/hvae-k5-free-varied-98765")
+	cell("`hvae150`", 0, float64(e.ELBO))
+	cell("`hvae150`", 1, float64(e.NLL))
 	for _, r := range jsonLines[armRun](t, string(read(t, "results/controls.jsonl"))) {
 		name, is150 := strings.CutPrefix(r.Arm, "150 epochs: ")
 		switch {
@@ -277,7 +290,21 @@ func TestControlsAreInTheREADME(t *testing.T) {
 	for name, cells := range long {
 		shows(t, resultsREADME, "| %s | %s |", name, strings.Join(cells, " | "))
 	}
-	shows(t, resultsREADME, "NLLs %s instead of %s", list("%.2f", short["k0"]...), list("%.2f", short["vae"]...))
+	shows(t, resultsREADME, "without its flow is %s instead of %s", long["`hvae150` without its flow"][1], long["`hvae150`"][1])
+	k0, vae := short["k0"], short["vae"]
+	shows(t, resultsREADME, "NLLs %s instead of %s", list("%.2f", k0...), list("%.2f", vae...))
+	var more, moved []float64
+	for i, seed := range []string{"85547", "12345", "98765"} { // the order of the seeds in controls.jsonl
+		more = append(more, k0[i]-vae[i])
+		moved = append(moved, vae[i]-float64(evaluated(t, "table/vae-"+seed).NLL))
+	}
+	shows(t, resultsREADME, "%s more", eval.PlusMinus(eval.MeanSE(more)))
+	shows(t, resultsREADME, "moved by %s nats", list("%+.2f", moved...))
+	shows(t, resultsREADME, "(0.001: %s)", strings.Join(long["`vae`"][:2], " and "))
+	for setting, folder := range map[string]string{"0.001": "150/vae-85547", "from ε = 0.2": "table/hvae-k5-none-varied-85547"} {
+		e := evaluated(t, folder)
+		shows(t, resultsREADME, "(%s: %v and %v)", setting, e.ELBO, e.NLL)
+	}
 }
 
 func TestRowsMatchTheirNames(t *testing.T) {
@@ -332,38 +359,5 @@ hvae-k1-none q 1 30 -62.00 60.00 –
 `
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the summaries differ (-want +got):\n%s", diff)
-	}
-}
-
-// The differences in the README between curves that are aligned at the end of the first plateau must agree with the
-// metrics.
-func TestDifferencesOfAlignedCurvesMatchTheMetrics(t *testing.T) {
-	// curve returns the validation ELBOs of a run and the index of the first value above −195.
-	curve := func(row, seed string) (elbos []float64, leaves int) {
-		r, err := readResult("results/table/" + row + "-" + seed)
-		noError(t, err)
-		for _, m := range r.metrics {
-			elbos = append(elbos, m.ValELBO)
-		}
-		return elbos, slices.IndexFunc(elbos, func(v float64) bool { return v > -195 })
-	}
-	for _, rows := range [][]string{
-		{"hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "hvae-k5-free-varied"},
-		{"hvae-k5-none-varied"},
-	} {
-		var alignedRows, after30Rows []string
-		for _, row := range rows {
-			var aligned, after30 []float64
-			for _, seed := range []string{"12345", "85547", "98765"} {
-				own, leaves := curve(row, seed)
-				vae, vaeLeaves := curve("vae", seed)
-				aligned = append(aligned, own[leaves+24]-vae[vaeLeaves+24])
-				after30 = append(after30, own[29]-vae[29])
-			}
-			alignedRows = append(alignedRows, signed(eval.MeanSE(aligned)))
-			after30Rows = append(after30Rows, signed(eval.MeanSE(after30)))
-		}
-		shows(t, resultsREADME, "%s after 30 epochs, but %s if the runs are compared 24 epochs after their first epoch above −195",
-			strings.Join(after30Rows, ", "), strings.Join(alignedRows, ", "))
 	}
 }
