@@ -15,7 +15,7 @@ type (
 	variable = *Var[float64]
 )
 
-// An operation is a function to test. Each element of shapes contains the shapes of its operands in one test case.
+// An operation is a function to test. Each element of shapes contains the operand shapes for one test case.
 type operation struct {
 	name     string
 	f        func(x []variable) variable
@@ -30,7 +30,7 @@ func sh(dims ...int) (s []linalg.Shape) {
 	return s
 }
 
-// operations returns the test cases for every differentiable operation of the package.
+// operations returns every differentiable operation in the package, with its test cases.
 func operations() []operation {
 	alone := [][]linalg.Shape{sh(1, 1), sh(3, 4), sh(5, 1), sh(1, 6)}
 	var pairs, triples [][]linalg.Shape // all ways to broadcast two or three operands
@@ -180,7 +180,7 @@ func along[R any](p *problem, v []float64, s float64, f func() R) R {
 	return r
 }
 
-// difference approximates f′(0) with an error O(h⁴) by Richardson extrapolation of central differences with steps h and
+// difference approximates f′(0) with error O(h⁴) by Richardson extrapolation of central differences with steps h and
 // h/2.
 func difference(f func(s float64) float64, h float64) float64 {
 	central := func(h float64) float64 { return (f(h) - f(-h)) / (2 * h) }
@@ -292,7 +292,7 @@ func TestDerivativesIfAnOperandOccursTwice(t *testing.T) {
 }
 
 // Each program computes q(u, x) + u ⊙ x with u = tanh(p(x, x)) for two operations p and q, so that several operations
-// add to the adjoints of u and x. The derivatives must agree with finite differences.
+// contribute to the adjoints of u and x. The derivatives must agree with finite differences.
 func TestDerivativesOfPairsOfOperations(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 1))
 	for _, p := range operations() {

@@ -46,8 +46,8 @@ func Mul[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type mul[T linalg.Float] struct{}
 
-// Pull implements the differentiation rule of Mul, MulSumTo and MulAdd (y = a ⊙ b + c). It adds ȳ ⊙ b to ā, ȳ ⊙ a to
-// b̄ and, for MulAdd, ȳ to c̄. It sums or broadcasts each term to the shape of the operand.
+// Pull implements the differentiation rule of Mul, MulSumTo and MulAdd (y = a ⊙ b + c). It adds ȳ ⊙ b to ā, ȳ ⊙ a to b̄
+// and, for MulAdd, ȳ to c̄. It first sums or broadcasts each term to the shape of the corresponding operand.
 func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, y.in[1])
 	s.accumulateProduct(y.in[1], ybar, y.in[0])
@@ -68,7 +68,7 @@ func mulSum[T linalg.Float](y, a, b *Var[T]) *Var[T] {
 	return a.tape.Record(y, mul[T]{}, a, b)
 }
 
-// Dot returns the inner product ⟨a, b⟩ = Σ aᵢⱼ bᵢⱼ as a 1×1 matrix. It broadcasts a and b like Mul.
+// Dot returns the inner product ⟨a, b⟩ = Σ aᵢⱼ bᵢⱼ as a 1×1 matrix. It broadcasts a and b as Mul does.
 func Dot[T linalg.Float](a, b *Var[T]) *Var[T] { return MulSumTo(a, b, 1, 1) }
 
 // MulAdd returns y = a ⊙ b + c. The adjoints are ā = ȳ ⊙ b, b̄ = ȳ ⊙ a and c̄ = ȳ.
@@ -108,8 +108,8 @@ func Scale[T linalg.Float](a *Var[T], c T) *Var[T] {
 	return a.tape.Record(y, scale[T]{&factor[0]}, a)
 }
 
-// A scale holds a pointer to c, which is in the memory of the tape. If a scale held c itself, its conversion to the
-// interface Rule would allocate heap memory, and the steps of the Gaussian experiment would take 2 to 7 % longer.
+// A scale holds a pointer to c, which is stored in the tape's memory. If a scale held c itself, converting it to a Rule
+// would allocate heap memory, and the steps of the Gaussian experiment would take 2 to 7 % longer.
 type scale[T linalg.Float] struct{ c *T }
 
 func (r scale[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Scale(ybar, *r.c)) }

@@ -30,7 +30,7 @@ func ExampleGrad() {
 	// ∂ρ′/∂ε = -2.959844, by hand -2.959844
 }
 
-// sin returns y = sin a, an operation that package ad does not contain.
+// sin returns y = sin a, an operation that package ad does not provide.
 func sin(a *ad.Var[float64]) *ad.Var[float64] {
 	y := a.Tape().Result(a.Rows(), a.Cols())
 	for i, x := range a.Value.Data {

@@ -9,8 +9,8 @@ import (
 
 // Grad returns the gradient of the sum of the elements of y with respect to x. The gradient is recorded and can be
 // differentiated again. It is zero if y does not depend on x. Grad calls the differentiation rule of each operation
-// through which y depends on x. For each operand that depends on x, the rule takes about as long as the operation.
-// Grad panics if x is a constant, or if x and y are not on the same tape.
+// through which y depends on x. For each operand that depends on x, the rule takes about as long as the operation
+// itself. Grad panics if x is a constant, or if x and y are not on the same tape.
 func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 	s := &y.tape.grad
 	s.begin(y, x)
@@ -25,7 +25,8 @@ func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 // Backward sets dst[i] to the gradient of the sum of the elements of y with respect to xs[i], and returns dst. If dst
 // is nil, Backward allocates it. Backward and Grad return bit-identical gradients, except where an element of a matrix
 // product is a sum of more than 192 terms. Backward panics if one of xs is a constant, if y and xs are not on the same
-// tape, or if dst[i] and xs[i] have different shapes. The matrices in dst must not overlap variables on the tape.
+// tape, or if dst[i] and xs[i] have different shapes. The matrices in dst must not share memory with variables on the
+// tape.
 //
 // Backward leaves nothing on the tape. When a differentiation rule returns, Backward removes the variables that the
 // rule has recorded. Each adjoint is a separate matrix:
@@ -114,14 +115,14 @@ func (s *Sweep[T]) begin(y *Var[T], xs ...*Var[T]) {
 	s.mark(first, y.index)
 }
 
-// extend adds empty nodes for further variables, up to index last on the tape.
+// extend adds empty nodes for further variables, up to tape index last.
 func (s *Sweep[T]) extend(last int) {
 	n, old := last-s.first+1, len(s.nodes)
 	s.nodes = slices.Grow(s.nodes, n-old)[:n]
 	clear(s.nodes[old:])
 }
 
-// mark marks the variables with indices first to last that depend on a variable in xs.
+// mark marks the variables with indices from first to last that depend on a variable in xs.
 func (s *Sweep[T]) mark(first, last int) {
 	for _, v := range s.tape.vars[first : last+1] {
 		s.nodes[v.index-s.first].passes = v.rule != nil && slices.ContainsFunc(v.in, s.Wants)
@@ -152,7 +153,7 @@ func (s *Sweep[T]) run(y *Var[T]) {
 	}
 }
 
-// propagate calls the differentiation rules of the marked variables from index last down to first.
+// propagate calls the differentiation rules of the marked variables from index last down to index first.
 func (s *Sweep[T]) propagate(first, last int) {
 	start := s.tape.top
 	for i := last; i >= first; i-- {
@@ -177,9 +178,9 @@ func (s *Sweep[T]) propagate(first, last int) {
 // Wants reports whether the adjoint of v is needed. It returns false if v is nil.
 func (s *Sweep[T]) Wants(v *Var[T]) bool { return s.node(v) != nil }
 
-// Accumulate adds g to the adjoint of v. Unless g is from Result, the adjoint does not share memory with g, so g may be
-// any variable on the tape, such as ȳ or an operand. If the adjoint of v is not needed, Accumulate does nothing.
-// Otherwise it panics if g and v have different shapes.
+// Accumulate adds g to the adjoint of v. Unless g was returned by s.Result, the adjoint does not share memory with g,
+// so g may be any variable on the tape, such as ȳ or an operand. If the adjoint of v is not needed, Accumulate does
+// nothing. Otherwise it panics if g and v have different shapes.
 func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 	n := s.node(v)
 	if n == nil {
@@ -201,9 +202,9 @@ func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 }
 
 // Result returns a variable with the shape of v and unspecified values, for a contribution to the adjoint of v. A rule
-// may use it instead of Tape.Result to avoid a copy: in Backward, the first contribution becomes the adjoint itself.
-// The rule must set the values of the variable and pass it to Accumulate before it makes another contribution to the
-// same adjoint.
+// may call Result instead of Tape.Result to avoid a copy: in Backward, the first contribution becomes the adjoint
+// itself. The rule must set the values of the variable and pass it to Accumulate before it makes another contribution
+// to the same adjoint.
 func (s *Sweep[T]) Result(v *Var[T]) *Var[T] {
 	n := s.node(v)
 	if n == nil || n.bar != nil || !s.inPlace {
@@ -221,8 +222,7 @@ func (s *Sweep[T]) adds(n *node[T]) bool { return s.inPlace && n.bar != nil }
 
 // handOver adds ȳ, summed or broadcast to the shape of v, to the adjoint of v. If this is the first contribution and
 // the shapes are equal, the matrix of ȳ becomes the adjoint of v, and y no longer has an adjoint. Later contributions
-// are added to this matrix. Therefore, after this call, the rule of y must neither read ȳ nor contribute to the adjoint
-// of v.
+// are added to this matrix. After this call, the rule of y must neither read ȳ nor contribute to the adjoint of v.
 func (s *Sweep[T]) handOver(v, y *Var[T]) {
 	from, to := s.node(y), s.node(v)
 	if to != nil && to.bar == nil && !to.requested && !from.requested && v.shape() == y.shape() {

@@ -6,8 +6,8 @@ import (
 	"hvae/linalg"
 )
 
-// A tape is a stack of variables, whose values are in chunks of memory. A top describes which variables and which
-// memory are in use. To remove the variables that were added after a top was saved, the tape restores that top.
+// A tape is a stack of variables, whose values are stored in chunks of memory. A top describes which variables and
+// which memory are in use. To remove the variables that were added after a top was saved, the tape restores that top.
 type top[T linalg.Float] struct {
 	n    int // number of variables in use
 	next int // index of the first unused chunk
@@ -20,7 +20,7 @@ const (
 	line       = 64 / 4  // float32 elements in a cache line; each matrix starts on a new cache line
 )
 
-// variable returns a new Var at the top of the tape, a constant. The caller must set its Value.
+// variable returns a new constant Var at the top of the tape. The caller must set its Value.
 func (t *Tape[T]) variable() *Var[T] {
 	if t.n == len(t.vars) {
 		t.vars = append(t.vars, &Var[T]{tape: t, index: t.n})
@@ -46,10 +46,10 @@ func (t *Tape[T]) alloc(n int) []T {
 	return s
 }
 
-// A pool holds unused adjoints of Backward. List i of the pool contains adjoints whose memory has 2ⁱ elements.
+// A pool holds adjoints that Backward is not using. List i of the pool contains adjoints with memory for 2ⁱ elements.
 type pool[T linalg.Float] [bits.UintSize][]*Var[T]
 
-// class returns the index in a pool for adjoints with n elements, the smallest i with 2ⁱ ≥ n.
+// class returns the pool index for adjoints with n elements: the smallest i with 2ⁱ ≥ n.
 func class(n int) int { return bits.Len(uint(max(n, 1) - 1)) }
 
 // get returns a rows × cols variable with unspecified values. No other variable uses its memory.
@@ -67,7 +67,7 @@ func (p *pool[T]) get(t *Tape[T], rows, cols int) *Var[T] {
 	return v
 }
 
-// put returns v to the pool. The caller must not use v any more.
+// put returns v to the pool. The caller must not use v afterwards.
 func (p *pool[T]) put(v *Var[T]) {
 	unused := &p[class(len(v.Value.Data))]
 	*unused = append(*unused, v)

@@ -8,10 +8,10 @@ import (
 
 // Recomputed returns p(args) without keeping the intermediate variables (gradient checkpointing: Chen et al., 2016). To
 // compute gradients, Backward runs the program p again. A chain of programs therefore needs memory for the results of
-// all programs and the intermediate variables of only one program.
+// all programs, but for the intermediate variables of only one.
 //
-// The program must use operations on the tape of its arguments and compute the same result in each call. It may call
-// Grad, but not Backward. It must not keep the variables that it creates. It may also use variables that are not in
+// The program must use operations on the tape of its arguments and compute the same result on every call. It may call
+// Grad, but not Backward. It must not retain the variables that it creates. It may also use variables that are not in
 // args, but every run must use the same variables. At least one argument is required.
 //
 // Backward returns bit-identical gradients with and without Recomputed. Grad cannot differentiate the result.

@@ -6,8 +6,8 @@ import (
 	"hvae/linalg"
 )
 
-// SumTo returns y [rows×cols], the sum of a along each axis on which y has length 1. On any other axis, a and y must
-// have the same length. The adjoint ā is ȳ broadcast to the shape of a.
+// SumTo returns y [rows×cols], the sum of a along each axis where y has length 1. On any other axis, a and y must have
+// the same length. The adjoint ā is ȳ broadcast to the shape of a.
 func SumTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if a.Rows() == rows && a.Cols() == cols {
 		return a
@@ -20,8 +20,8 @@ func SumTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 // Sum returns the sum of the elements of a as a 1×1 matrix.
 func Sum[T linalg.Float](a *Var[T]) *Var[T] { return SumTo(a, 1, 1) }
 
-// BroadcastTo returns a rows × cols matrix y that repeats a along each axis on which a has length 1. The adjoint ā is
-// the sum of ȳ along these axes.
+// BroadcastTo returns a rows × cols matrix y that repeats a along each axis where a has length 1. The adjoint ā is the
+// sum of ȳ along these axes.
 func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if a.Rows() == rows && a.Cols() == cols {
 		return a
@@ -31,8 +31,8 @@ func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	return a.tape.Record(y, add[T]{}, a)
 }
 
-// fit returns g, summed or broadcast to shape s along the axes where the shapes differ. Differentiation rules use fit
-// if an operation has broadcast or summed an operand of shape s.
+// fit returns g, summed or broadcast to shape s along the axes where the shape of g differs from s. Differentiation
+// rules use fit when the operation has broadcast or summed an operand of shape s.
 func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
 	if g.shape() == s {
 		return g

@@ -3,9 +3,9 @@
 // An operation computes its result immediately and is recorded on the tape of its first operand. Grad and Backward
 // differentiate the sum F of a variable's elements. The adjoint of a variable y is ȳ = ∂F/∂y. The differentiation rule
 // of an operation is its vector-Jacobian product: it computes the adjoints of the operands from the adjoint of the
-// result. Rules consist of operations on the same tape, so a gradient is also a recorded program and can be
-// differentiated again, to any order. The leapfrog integrator needs second derivatives, because its steps contain the
-// gradient of the potential energy U, and training differentiates the steps.
+// result. Rules consist of operations on the same tape, so the computation of a gradient is also a recorded program and
+// can be differentiated again, to any order. The leapfrog integrator needs second derivatives, because its steps
+// contain the gradient of the potential energy U, and training differentiates the steps.
 //
 // Read tape.go first, then the operations in shapes.go, elementwise.go and matmul.go, then grad.go (Grad and
 // Backward), memory.go (reuse of memory) and recompute.go (gradient checkpointing).
@@ -29,7 +29,7 @@ import (
 
 // A Var is a variable on a tape: a leaf, a constant or the result of an operation. It is valid until the tape is reset.
 type Var[T linalg.Float] struct {
-	// Value must not be changed while the tape is in use.
+	// Value must not be changed until the tape is reset.
 	Value linalg.Matrix[T]
 
 	tape   *Tape[T]
@@ -44,15 +44,15 @@ type Var[T linalg.Float] struct {
 // A Rule computes the vector-Jacobian product of an operation with result y. Pull reads the operands, y and the adjoint
 // ybar of y. For each operand v for which s.Wants(v) is true, Pull uses operations on the tape of y to compute a
 // contribution to the adjoint of v, and passes it to s.Accumulate. If an operand occurs twice, Pull makes two
-// contributions. Pull must not keep the variables that it creates, because Backward removes them. It must not call Grad
-// or Backward on the tape of y.
+// contributions. Pull must not retain the variables that it creates, because Backward removes them. It must not call
+// Grad or Backward on the tape of y.
 type Rule[T linalg.Float] interface {
 	Pull(s *Sweep[T], y, ybar *Var[T])
 }
 
 // A Tape records operations in the order in which they run. The zero value is an empty tape, ready to use.
 type Tape[T linalg.Float] struct {
-	// KeepAll makes Recomputed keep the intermediate variables, so that FirstNonFinite checks them.
+	// KeepAll makes Recomputed keep the intermediate variables, so that FirstNonFinite can check them.
 	KeepAll bool
 
 	vars   []*Var[T]
@@ -78,7 +78,7 @@ func (t *Tape[T]) Reset() {
 func (t *Tape[T]) Len() int { return t.n }
 
 // Matrix returns a rows × cols matrix with unspecified values. The caller fills it, for example with random noise. The
-// matrix is valid until the tape is reset, or, if a differentiation rule asks for it, until the rule returns.
+// matrix is valid until the tape is reset, or, if a differentiation rule calls Matrix, until the rule returns.
 func (t *Tape[T]) Matrix(rows, cols int) linalg.Matrix[T] {
 	return linalg.Matrix[T]{Rows: rows, Cols: cols, Data: t.alloc(rows * cols)}
 }
@@ -90,7 +90,7 @@ func (t *Tape[T]) Leaf(m linalg.Matrix[T]) *Var[T] {
 	return v
 }
 
-// Const puts m on the tape as a constant and returns the constant, which shares m's elements.
+// Const puts m on the tape as a constant and returns the constant, which shares its elements with m.
 func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
 	if len(m.Data) != m.Rows*m.Cols {
 		panic(fmt.Sprintf("ad: a matrix %v with %d elements; use linalg.New or linalg.Of", m.Shape(), len(m.Data)))
@@ -103,7 +103,7 @@ func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
 // Scalar puts the constant s on the tape as a 1×1 matrix and returns it.
 func (t *Tape[T]) Scalar(s T) *Var[T] { return t.Fill(1, 1, s) }
 
-// Fill puts a constant rows × cols matrix on the tape and returns it. All elements are s.
+// Fill puts a constant rows × cols matrix whose elements are all s on the tape and returns it.
 func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
 	v := t.Result(rows, cols)
 	v.Value.Fill(s)
@@ -111,7 +111,7 @@ func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
 }
 
 // FirstNonFinite returns the first variable on the tape that contains a NaN or an infinity, and a description of its
-// operation, its shape and its first such element. If all elements are finite, it returns nil.
+// operation, its shape and its first non-finite element. If all elements are finite, v is nil.
 func (t *Tape[T]) FirstNonFinite() (v *Var[T], description string) {
 	for _, v := range t.vars[:t.n] {
 		j := slices.IndexFunc(v.Value.Data, func(x T) bool { return x-x != 0 })
@@ -146,7 +146,8 @@ func (y *Var[T]) Operands() []*Var[T] {
 	return y.in
 }
 
-// shape returns the same value as v.Value.Shape(). A call to v.Value.Shape would slow down small training steps by 5 %.
+// shape returns the same value as v.Value.Shape(). Calling v.Value.Shape would slow down training steps with small
+// matrices by 5 %.
 func (v *Var[T]) shape() linalg.Shape { return linalg.Shape{Rows: v.Value.Rows, Cols: v.Value.Cols} }
 
 // Rows returns the number of rows of v.
@@ -165,7 +166,7 @@ func (v *Var[T]) Scalar() T {
 }
 
 // set sets v.Value to a rows × cols matrix with elements data. It writes nothing if v.Value would not change, for
-// example when the tape records the same program again. This saves 7 to 10 % of a training step with small matrices.
+// example when the tape records the same program again. This shortens a training step with small matrices by 7 to 10 %.
 func (v *Var[T]) set(rows, cols int, data []T) {
 	if m := &v.Value; m.Rows != rows || m.Cols != cols || len(data) == 0 || &m.Data[0] != &data[0] {
 		m.Rows, m.Cols, m.Data = rows, cols, data
@@ -179,9 +180,9 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	return v
 }
 
-// Record records y as the result of an operation with differentiation rule r and returns y. Operands may be nil. If
-// all operands are constants, Record does not record the operation, and y is a constant. Record panics if an operand
-// is no longer valid or is on another tape.
+// Record records y as the result of an operation with differentiation rule r and returns y. An operand may be nil. If
+// all operands are constants, Record does not record the operation, and y is a constant. Record panics if an operand is
+// no longer valid or is on another tape.
 func (t *Tape[T]) Record(y *Var[T], r Rule[T], operands ...*Var[T]) *Var[T] {
 	live := false
 	for _, v := range operands {

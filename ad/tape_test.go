@@ -15,7 +15,7 @@ type rule func(s *Sweep[float64], y, ybar variable)
 
 func (r rule) Pull(s *Sweep[float64], y, ybar variable) { r(s, y, ybar) }
 
-// addWithRule returns a + b and records the sum with rule r, which may be wrong on purpose.
+// addWithRule returns a + b and records the sum with rule r, which may be deliberately wrong.
 func addWithRule(r rule, a, b variable) variable {
 	y := like(a)
 	linalg.Add(y.Value, a.Value, b.Value)
@@ -75,7 +75,7 @@ func TestBackwardOverwritesItsDestinations(t *testing.T) {
 }
 
 // The rule of Add reuses the matrix of ȳ as the adjoint of the first operand. This must not change ȳ if the caller
-// asked for it.
+// requested ȳ.
 func TestAdjointsOfRequestedIntermediateResults(t *testing.T) {
 	var tape Tape[float64]
 	x := tape.Leaf(linalg.Column(3.0))
@@ -93,7 +93,8 @@ func TestAdjointsOfRequestedIntermediateResults(t *testing.T) {
 	}
 }
 
-// The gradient of a sum over an empty matrix must be empty. In a flow of K = 0 steps, the matrix of α is empty.
+// The gradient of a sum over an empty matrix must be empty. In a flow with K = 0 steps, for example, the matrix of α is
+// empty.
 func TestEmptyMatrices(t *testing.T) {
 	var tape Tape[float64]
 	a := tape.Leaf(linalg.New[float64](0, 3))
@@ -115,7 +116,7 @@ func TestValuesOfMeanAndDot(t *testing.T) {
 }
 
 func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
-	// If Grad differentiates y = Σ tanh(W·z) with respect to z, it must not compute the adjoint of W.
+	// When Grad differentiates y = Σ tanh(W·z) with respect to z, it must not compute the adjoint of W.
 	var tape Tape[float64]
 	w, z := tape.Leaf(linalg.New[float64](6, 5)), tape.Leaf(linalg.New[float64](5, 2))
 	y := Sum(Tanh(MatMul(w, z)))
@@ -126,7 +127,8 @@ func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
 			t.Errorf("the gradient with respect to z records a %v matrix, the shape of the adjoint of W", s)
 		}
 	}
-	// If Grad differentiates with respect to the result of an operation, it must not compute adjoints of the operands.
+	// When Grad differentiates with respect to the result of an operation, it must not compute the adjoints of that
+	// operation's operands.
 	u := Exp(z)
 	y = Sum(Square(u))
 	before = tape.Len()
@@ -184,7 +186,8 @@ func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
 }
 
 // The third program on a tape reuses the Var structs of the first program. A constant must not require a gradient, even
-// if its struct was a leaf before. A leaf must not depend on operands, even if its struct was a result before.
+// if its struct previously held a leaf. A leaf must not depend on operands, even if its struct previously held a
+// result.
 func TestLaterProgramsDoNotDependOnEarlierOnes(t *testing.T) {
 	var tape Tape[float64]
 	Exp(tape.Leaf(linalg.Column(1.0)))

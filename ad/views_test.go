@@ -15,7 +15,7 @@ type linear struct {
 	coef [][]float64 // for each element, in row-major order, the coefficients of the leaf's elements
 }
 
-// values returns the elements of l.v for a leaf with elements x, computed from the coefficients.
+// values computes the elements of l.v from the coefficients, for a leaf with elements x.
 func (l linear) values(x []float64) []float64 {
 	y := make([]float64, len(l.coef))
 	for e, c := range l.coef {
@@ -94,8 +94,8 @@ func views(rng *rand.Rand, leaf variable) []linear {
 }
 
 func TestGradientsOfNestedViews(t *testing.T) {
-	// For a leaf x, the function views returns several variables. Their elements form a vector y = A·x. For F = Σ w·y²,
-	// where w are weights, and for a direction s, Grad and Backward must return ∇F = 2Aᵀ(w ⊙ y) and ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙
+	// For a leaf x, the function views returns several variables. Their elements form a vector y = A·x. For F = Σ w ⊙
+	// y² with weights w, and for a direction s, Grad and Backward must return ∇F = 2Aᵀ(w ⊙ y) and ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙
 	// A·s).
 	var tape Tape[float64]
 	for seed := range uint64(300) {
@@ -145,7 +145,7 @@ func TestGradientsOfNestedViews(t *testing.T) {
 
 func TestContributionsAreNotOverwritten(t *testing.T) {
 	// A differentiation rule may pass an operand, a view, a constant or a result to Accumulate, even several times.
-	// Later additions to the same adjoint must not change the passed variable.
+	// Later additions to the same adjoint must not change the variable that was passed.
 	for name, r := range map[string]struct {
 		rule         rule
 		wantA, wantB func(a, b float64) float64 // the gradients of y + a² + b²
