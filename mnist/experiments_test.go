@@ -67,6 +67,9 @@ func (a arm) minus(b arm, of statistic) (d difference) {
 	seeds := make([]float64, len(a))
 	images := make([]float64, len(of(a[0])))
 	for i := range a {
+		if a[i].Seed != b[i].Seed {
+			panic(fmt.Sprintf("%s and %s have different seeds", a[i].Arm, b[i].Arm))
+		}
 		x, y := of(a[i]), of(b[i])
 		for j := range images {
 			seeds[i] += (x[j] - y[j]) / float64(len(images))
