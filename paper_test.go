@@ -414,7 +414,7 @@ func flowEstimate(r *report) {
 // homogeneousFlow checks that a flow without tempering gives nearly the same p̂(x) as no flow. The leapfrog step
 // "discretizes the Hamiltonian dynamics", which conserve the energy U(z) + ½ρᵀρ. Leapfrog steps conserve this energy up
 // to O(ε²). Without tempering, the dynamics are homogeneous in time, so log p̂(x) = log p(x, z₀) − log q⁰(z₀) + O(ε²).
-// If ε is halved for a trajectory of fixed length Kε = 2, the term O(ε²) must shrink by a factor of four.
+// If ε is halved for a trajectory of fixed length Kε = 2, the O(ε²) term must shrink by a factor of four.
 //
 // Because p̂(x) hardly changes, a homogeneous flow "yields a high-variance estimator of the normalizing constants even
 // if r^{k,opt} is used". Here, the target is N(0, I/16) in two dimensions, much narrower than q⁰. Without tempering,
@@ -1355,8 +1355,8 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow, and evidence
 // tiedEntropy checks that a flow with tied tempering preserves the entropy H of (z, ρ). The target is normal, so (z_K,
 // ρ_K) is normal with covariance AAᵀ (see affineMap). Let q_j and sd_j be the standard deviations of q⁰ and of the
 // posterior in dimension j. Then det(AAᵀ) must be Π q_j², and the gap log p(x) − E[log p̂(x)] must be above ℓ(exp(ΔH/ℓ)
-// − 1) − ΔH, where ΔH is H(q⁰) − H(p(z|x)) = Σ_j log(q_j/sd_j). For other targets, too, the flow preserves this
-// entropy, because it multiplies volumes by Π α_k^ℓ and ρ₀ has standard deviation Π 1/α_k.
+// − 1) − ΔH, where ΔH is H(q⁰) − H(p(z|x)) = Σ_j log(q_j/sd_j). The same holds for other targets: the flow multiplies
+// volumes by Π α_k^ℓ, which cancels the standard deviation Π 1/α_k of ρ₀.
 func tiedEntropy(r *report) {
 	r.statement("", "tied tempering keeps the entropy: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)), for every K, ε and α; so, "+
 		"if the posterior is normal, the gap is at least ℓ(exp(ΔH/ℓ) − 1) − ΔH")
@@ -1512,7 +1512,7 @@ func (r *report) compare(a float64, relation string, b float64, format string, a
 	r.add(excess < 0, excess, number(a), relation, number(b), "", fmt.Sprintf(format, args...))
 }
 
-// estimate requires that mean, whose standard error is se, has the given relation to want; see the constant legend.
+// estimate checks that mean ± se has the given relation to want, as explained in legend.
 func (r *report) estimate(mean, se float64, relation string, want float64, format string, args ...any) {
 	z := (mean - want) / se
 	all := map[string]float64{"=": math.Abs(z) - zBound, "≤": z - zBound, "<": z + zBound, ">": zBound - z}

@@ -33,9 +33,9 @@ func randomGeometry(rng *rand.Rand) Geometry {
 	return g
 }
 
-// oblong is a geometry without symmetries. The image, kernel and output are not square. The numbers
-// of input and output channels differ. All four paddings differ: 1 row at the top, 3 rows at the
-// bottom, 2 columns on the left and no column on the right.
+// oblong is a geometry without symmetries. The image, kernel and output are not square. The numbers of input and output
+// channels differ. All four paddings differ: 1 row at the top, 3 rows at the bottom, 2 columns on the left and none on
+// the right.
 var oblong = Geometry{
 	InH: 6, InW: 5, InC: 2, OutH: 4, OutW: 3, OutC: 3, KernelH: 4, KernelW: 3, Stride: 2, PadTop: 1, PadLeft: 2,
 }
@@ -73,7 +73,8 @@ func visit(g Geometry, f func(y, co, tap, x int)) {
 	}
 }
 
-// far reports whether an element of got differs from want by more than tolerance·max(1, |want|).
+// far reports whether any element of got differs from the corresponding element of want by more than tolerance·max(1,
+// |want|).
 func far[T linalg.Float](got, want linalg.Matrix[T], tolerance float64) bool {
 	for i, w := range want.Data {
 		if !(math.Abs(float64(got.Data[i]-w)) <= tolerance*max(1, math.Abs(float64(w)))) {
@@ -248,8 +249,8 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 }
 
 func TestASampleDoesNotDependOnItsBatch(t *testing.T) {
-	// For each sample, Conv and Transpose must compute bit-identical results from the whole batch and from a part. The
-	// weight gradient of the batch must be the sum of the weight gradients of the parts, up to rounding errors. The
+	// For each sample, Conv and Transpose must compute bit-identical results from the whole batch and from part of it.
+	// The weight gradient of the batch must be the sum of the weight gradients of the parts, up to rounding error. The
 	// batch size 37 is not a multiple of any vector length.
 	const batch = 37
 	rng := rand.New(rand.NewPCG(6, 1))

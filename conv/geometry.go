@@ -53,18 +53,18 @@ func Same(inH, inW, inC, outC, kernel, stride int) Geometry {
 	}
 }
 
-// In returns InH·InW·InC, the number of elements of an input image. B images form a matrix [In×B].
+// In returns InH·InW·InC, the number of elements in an input image. B images form a matrix [In×B].
 func (g *Geometry) In() int { return g.InH * g.InW * g.InC }
 
-// Out returns OutH·OutW·OutC, the number of elements of an output image. B images form a matrix [Out×B].
+// Out returns OutH·OutW·OutC, the number of elements in an output image. B images form a matrix [Out×B].
 func (g *Geometry) Out() int { return g.OutH * g.OutW * g.OutC }
 
 // Taps returns KernelH·KernelW·InC, the number of taps times the number of input channels. The weights are a matrix
 // [Taps×OutC]. Row (ky·KernelW + kx)·InC + c holds the weights of tap (ky, kx) for input channel c.
 func (g *Geometry) Taps() int { return g.KernelH * g.KernelW * g.InC }
 
-// MultiplyAdds returns the number of multiply-adds of each operation for one image. Taps that fall on padding do not
-// count.
+// MultiplyAdds returns the number of multiply-adds that each operation performs per image. Taps that fall on padding
+// are not counted.
 func (g *Geometry) MultiplyAdds() int {
 	return g.vertical().connections() * g.horizontal().connections() * g.InC * g.OutC
 }
@@ -94,7 +94,7 @@ type axis struct{ in, out, kernel, stride, pad int }
 func (g *Geometry) vertical() axis   { return axis{g.InH, g.OutH, g.KernelH, g.Stride, g.PadTop} }
 func (g *Geometry) horizontal() axis { return axis{g.InW, g.OutW, g.KernelW, g.Stride, g.PadLeft} }
 
-// taps returns the range [first, last) of the taps of output pixel o that fall on an input pixel, not on padding.
+// taps returns the range [first, last) of taps of output pixel o that fall on input pixels rather than on padding.
 func (a axis) taps(o int) (first, last int) {
 	start := o*a.stride - a.pad
 	return max(0, -start), min(a.kernel, a.in-start)
@@ -109,7 +109,7 @@ func (a axis) connections() (n int) {
 	return n
 }
 
-// outputs returns the range [first, last) of the output pixels that depend on input pixel i.
+// outputs returns the range [first, last) of output pixels that depend on input pixel i.
 func (a axis) outputs(i int) (first, last int) {
 	d := i + a.pad
 	first = max(0, (d-a.kernel+a.stride)/a.stride) // the smallest o with d − o·stride < kernel
@@ -118,7 +118,8 @@ func (a axis) outputs(i int) (first, last int) {
 
 // A run is a sequence of pixels along an axis: pixel is the index of the first one, and count is their number. One
 // contraction processes these pixels (see kernels.go). If they are output pixels, [first, last) are the taps of the
-// pixel at this index. If they are input pixels, the output pixels [first, last) depend on the pixel at this index.
+// first pixel of the run. If they are input pixels, [first, last) are the output pixels that depend on the first pixel
+// of the run.
 type run struct{ pixel, count, first, last int }
 
 // outputRuns divides output pixels lo to hi−1 into runs and appends the runs to dst. The pixels of a run are neighbours
@@ -126,11 +127,12 @@ type run struct{ pixel, count, first, last int }
 func outputRuns(dst []run, a axis, lo, hi int) []run { return runs(dst, lo, hi, 1, 0, a.taps) }
 
 // inputRuns divides input pixels lo to hi−1 into runs and appends the runs to dst. The pixels of a run are a.stride
-// apart. From each pixel to the next, the range of dependent output pixels moves by one.
+// apart. The range of output pixels that depend on a pixel moves by one from each pixel to the next.
 func inputRuns(dst []run, a axis, lo, hi int) []run { return runs(dst, lo, hi, a.stride, 1, a.outputs) }
 
 // runs implements outputRuns and inputRuns. A run is a maximal sequence of pixels i, i + distance, i + 2·distance, …
-// between lo and hi−1 such that the results first and last of rangeOf increase by shift from each pixel to the next.
+// between lo and hi−1 for which first and last, as returned by rangeOf, both increase by shift from each pixel to the
+// next.
 func runs(dst []run, lo, hi, distance, shift int, rangeOf func(pixel int) (first, last int)) []run {
 	for start := lo; start < min(lo+distance, hi); start++ {
 		begin := len(dst)

@@ -6,9 +6,9 @@ import (
 	"hvae/linalg"
 )
 
-// The functions in this file compute the values of the operations. They skip taps that fall on padding. A run is a
-// sequence of pixels with the same taps. One linalg.Contraction computes all pixels of a run, because they use the
-// same weights. The drawing shows a row of output pixels, for a kernel with three columns and stride 2:
+// The functions in this file compute the results of the operations. They skip taps that fall on padding. A run is a
+// sequence of pixels with the same taps. A single linalg.Contraction can compute all pixels of a run, because they use
+// the same weights. The drawing shows a row of output pixels, for a kernel with three columns and stride 2:
 //
 //	 pad 0  1  2  3  4  5  6  7      input columns
 //	 [=======]                       output 0: taps 1 and 2, because tap 0 falls on padding
@@ -19,7 +19,7 @@ import (
 // Runs make Conv 5 to 16 % faster and Transpose 9 to 11 % faster. Vertical runs near the edges save 4 % of a training
 // step.
 
-// buffers holds memory for short lists. Functions keep it on the stack, which saves allocations.
+// buffers holds memory for short lists. Functions keep a buffers value on the stack to avoid allocations.
 type buffers struct {
 	segments      [256]linalg.Segment
 	columns, rows [16]run
@@ -93,8 +93,8 @@ func transpose[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) 
 }
 
 // transposeRows computes rows lo to hi−1 of all input images for transpose. Along an axis, input pixel i uses the taps
-// k = i + pad − o·stride, where o is an output pixel. Pixels that are a multiple of the stride apart therefore use the
-// same taps. With a 5×5 kernel, stride 2 and padding 1, there are four kinds of pixels:
+// k = i + pad − o·stride, where o is an output pixel. Away from the borders, pixels that are a multiple of the stride
+// apart therefore use the same taps. With a 5×5 kernel, stride 2 and padding 1, there are four kinds of pixel:
 //
 //	column ix     0  1  2  3  4  5
 //
@@ -133,10 +133,10 @@ func transposeRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[
 	}
 }
 
-// transposeOne implements transpose for images with one channel, on one core. The result of a contraction in
+// transposeOne implements transpose on one core for images with one channel. The result of a contraction in
 // transposeRows has a row for each channel. With one channel, such a contraction would use each loaded element of δ
-// only once. So the result of a contraction in transposeOne has a row for each kernel row instead. For output row oy
-// and kernel row ky, this row is added to input row oy·Stride + ky − PadTop.
+// only once. In transposeOne, the result of a contraction therefore has a row for each kernel row. For output row oy,
+// the row for kernel row ky is added to input row oy·Stride + ky − PadTop.
 func transposeOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	var buffers buffers
 	clear(x.Data)
@@ -183,16 +183,16 @@ func weightGradient[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], s
 	linalg.For(n, g.grain(n, x.Cols), func(lo, hi int) { weightRows(g, w, scratch, x, lo, hi) })
 }
 
-// weightRows adds part of the gradient to w for weightGradient. The matrix w consists of blocks of KernelW·InC rows,
-// one block for each kernel row. In each block, weightRows computes rows lo to hi−1. The slice delta holds a matrix
-// [B×OutC] for each output pixel: the gradient with respect to the channels of the pixel, transposed. The rows of
-// output pixels are in reverse order.
+// weightRows computes part of the gradient for weightGradient and adds it to w. The matrix w consists of blocks of
+// KernelW·InC rows, one block for each kernel row. In each block, weightRows computes rows lo to hi−1. The slice delta
+// holds a matrix [B×OutC] for each output pixel: the gradient with respect to the channels of the pixel, transposed.
+// The rows of output pixels are in reverse order.
 //
 // Each sum is over images (the steps of the contraction) and pixels (its segments). A contraction adds the products for
-// all images and for many pixels, so the sums stay in registers. Its groups are kernel rows that are Stride apart,
-// because these kernel rows use the same input pixels. From one kernel row of the groups to the next, an input pixel
-// contributes to an output pixel one row higher. Because delta is in reverse order, the stride BGroup is positive. The
-// groups make a training step of the VAE 5 % faster.
+// all images and for many pixels, so the sums stay in registers. The groups of a contraction are kernel rows that are
+// Stride apart, because such rows use the same input pixels. From one kernel row of the groups to the next, an input
+// pixel contributes to an output pixel one row higher. Because delta is in reverse order, the stride BGroup is
+// positive. The groups make a training step of the VAE 5 % faster.
 func weightRows[T linalg.Float](g *Geometry, w linalg.Matrix[T], delta []T, x linalg.Matrix[T], lo, hi int) {
 	var buffers buffers
 	n := x.Cols
@@ -225,8 +225,8 @@ func weightRows[T linalg.Float](g *Geometry, w linalg.Matrix[T], delta []T, x li
 	}
 }
 
-// grain returns the grain that linalg.For needs for a loop over n rows of images or weights: the number of rows that
-// take about 2²¹ multiply-adds (50 µs).
+// grain returns the grain to pass to linalg.For for a loop over n rows of images or weights: the number of rows that
+// require about 2²¹ multiply-adds (50 µs).
 func (g *Geometry) grain(n, batch int) int { return max(1, 1<<21*n/max(1, g.MultiplyAdds()*batch)) }
 
 // mustFit panics if the operands do not fit g, or if the bias is neither empty nor [channels×1]. The panic message

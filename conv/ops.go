@@ -6,17 +6,18 @@ import (
 )
 
 // The operations in this file are recorded on a tape. The tape keeps a pointer to the geometry, so the caller must not
-// change the geometry. The operations panic if the geometry is invalid or does not fit the shapes of the operands.
+// modify the geometry afterwards. The operations panic if the geometry is invalid or does not fit the shapes of the
+// operands.
 
 // Conv returns the convolution y = W ∗ X + b [Out×B] for weights w [Taps×OutC], images x [In×B] and bias b [OutC×1].
-// The bias may be nil. Conv takes g.MultiplyAdds() multiply-adds for each image.
+// The bias may be nil. Conv performs g.MultiplyAdds() multiply-adds per image.
 func Conv[T linalg.Float](g *Geometry, w, x, bias *ad.Var[T]) *ad.Var[T] {
 	g.check("Conv")
 	return gradient(w.Tape().Result(g.Out(), x.Cols()), g, output, form[T]{nil, w, x}, bias)
 }
 
 // Transpose returns the transposed convolution y = Wᵀ ∗ δ + b [In×B] for weights w [Taps×OutC], delta [Out×B] and bias
-// b [InC×1]. The bias may be nil. Generative networks enlarge images with Transpose, which takes about as long as Conv.
+// b [InC×1]. The bias may be nil. Generative networks use Transpose to enlarge images. It takes about as long as Conv.
 func Transpose[T linalg.Float](g *Geometry, w, delta, bias *ad.Var[T]) *ad.Var[T] {
 	g.check("Transpose")
 	return gradient(w.Tape().Result(g.In(), delta.Cols()), g, input, form[T]{delta, w, nil}, bias)
@@ -35,8 +36,8 @@ type form[T linalg.Float] [3]*ad.Var[T]
 // Positions of the variables in a form.
 const output, weights, input = 0, 1, 2
 
-// gradient sets y to the gradient of the trilinear form ⟨δ, W ∗ X⟩ with respect to its argument f[position], and adds
-// the bias unless it is nil. It does not read f[position]. It records y on the tape, and returns y.
+// gradient sets y to the gradient of the trilinear form ⟨δ, W ∗ X⟩ with respect to its argument f[position], plus the
+// bias unless it is nil. It does not read f[position]. It records y on the tape and returns y.
 func gradient[T linalg.Float](y *ad.Var[T], g *Geometry, position int, f form[T], bias *ad.Var[T]) *ad.Var[T] {
 	var b linalg.Matrix[T]
 	if bias != nil {
@@ -57,9 +58,9 @@ func gradient[T linalg.Float](y *ad.Var[T], g *Geometry, position int, f form[T]
 }
 
 // A rule is the differentiation rule of the operation that gradient computes. The inner product ⟨δ, W ∗ X⟩ is linear in
-// each variable. Let y be its gradient with respect to one variable, and let ȳ be the adjoint of y. If ȳ replaces this
-// variable, the inner product becomes ⟨ȳ, y⟩. Therefore, the adjoints of the two other variables are gradients of ⟨ȳ,
-// y⟩. The adjoint of the bias is the sum of ȳ over pixels and samples.
+// each variable. Let y be the gradient of the inner product with respect to one variable, and let ȳ be the adjoint of
+// y. If ȳ replaces this variable, the inner product becomes ⟨ȳ, y⟩. Therefore, the adjoints of the other two variables
+// are gradients of ⟨ȳ, y⟩. The adjoint of the bias is the sum of ȳ over pixels and samples.
 type rule[T linalg.Float] struct {
 	g        *Geometry
 	position int

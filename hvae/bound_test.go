@@ -103,7 +103,7 @@ func shift(z, offset *ad.Var[float64]) *ad.Var[float64] {
 
 // fillShells fills column j of z [ℓ×B] with an exact draw from the posterior of shells. The density of the draw's
 // distance r from the centre of its shell is proportional to rˡ⁻¹ N(r | 2, 0.1²) and is largest at r = mode. A multiple
-// of N(r | mode, 0.1²) bounds this density, so it is the proposal for rejection sampling.
+// of N(r | mode, 0.1²) bounds this density, so N(mode, 0.1²) is the proposal for rejection sampling.
 func fillShells(rng *rand.Rand, z linalg.Matrix[float64], j int) {
 	n := float64(z.Rows - 1)
 	mode := 1 + math.Sqrt(1+n*0.01)

@@ -2,8 +2,8 @@ package linalg
 
 import "math"
 
-// Cholesky returns the lower triangular matrix C with CCᵀ = m, for a symmetric and positive definite matrix m [n×n], in
-// about n³/3 operations. If m is not positive definite, the diagonal of C contains NaN or zero.
+// Cholesky returns the lower triangular matrix C with CCᵀ = m, for a symmetric positive definite matrix m [n×n]. It
+// takes about n³/3 operations. If m is not positive definite, the diagonal of C contains a NaN or a zero.
 func Cholesky[T Float](m Matrix[T]) Matrix[T] {
 	c := New[T](m.Rows, m.Rows)
 	for i := range m.Rows {

@@ -106,7 +106,7 @@ func Copy[T Float](dst, a Matrix[T]) {
 
 // With SIMD, the errors of Exp, Log, Tanh, Sigmoid, Softplus and SoftplusSigmoid are at most 2.5 units in the last
 // place in float32 and 2 in float64, even for subnormal numbers. The comment on Softplus describes the only exception,
-// a < −44 in float32. In plain Go, these functions call package math in float64 and round each result once.
+// a < −44 in float32. In plain Go, these functions compute in float64 with package math and round each result once.
 
 // Exp sets dst = eᵃ, elementwise.
 func Exp[T Float](dst, a Matrix[T]) {
@@ -140,7 +140,7 @@ func Softplus[T Float](dst, a Matrix[T]) {
 	kernel.Softplus(dst.Data, a.Data)
 }
 
-// SoftplusSigmoid sets dst = log(1 + eᵃ) and its derivative slope = 1/(1 + e⁻ᵃ), with one exponential per element.
+// SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), its derivative, using one exponential per element.
 func SoftplusSigmoid[T Float](dst, slope, a Matrix[T]) {
 	check2("SoftplusSigmoid", dst.Shape(), a.Shape())
 	check2("SoftplusSigmoid", slope.Shape(), a.Shape())
@@ -155,8 +155,8 @@ func SigmoidGradient[T Float](dst, g, s Matrix[T]) {
 	kernel.SigmoidGradient(dst.Data, g.Data, s.Data)
 }
 
-// Adamax performs one step of the optimiser Adamax (Kingma and Ba, 2014, algorithm 2) on the calling
-// goroutine. Given the gradient g, it updates the parameters p and the moving averages m and u:
+// Adamax performs one step of the Adamax optimiser (Kingma and Ba, 2014, algorithm 2) on the calling goroutine. Given
+// the gradient g, it updates the parameters p and the moving averages m and u:
 //
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   p ← p + rate·m/(u + ε).
 //

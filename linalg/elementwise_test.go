@@ -38,7 +38,7 @@ func formula[T Float](s Shape, f func(i, j int) float64) Matrix[T] {
 	return m
 }
 
-// compare reports an error unless got and want have equal elements up to a relative tolerance. NaN equals NaN.
+// compare reports an error unless the elements of got and want agree to within a relative tolerance. NaN equals NaN.
 func compare[T Float](t *testing.T, got, want Matrix[T], tolerance float64, what string, operands ...Matrix[T]) {
 	t.Helper()
 	for i, w := range want.Data {
@@ -54,7 +54,7 @@ func compare[T Float](t *testing.T, got, want Matrix[T], tolerance float64, what
 	}
 }
 
-// An operation is an elementwise operation to test. The function do computes a matrix, and formula computes one
+// An operation describes an elementwise operation to test. The function do computes a matrix, and formula computes one
 // element.
 type operation[T Float] struct {
 	name       string
@@ -100,8 +100,8 @@ func operations[T Float]() []operation[T] {
 	}
 }
 
-// checkElementwise compares all elementwise operations on a, b and c with their formulas. It computes each operation
-// first in a separate matrix and then in place, in each operand that has the shape of the result.
+// checkElementwise compares all elementwise operations on a, b and c with their formulas. It performs each operation
+// first into a separate matrix and then in place, in each operand that has the shape of the result.
 func checkElementwise[T Float](t *testing.T, a, b, c Matrix[T]) {
 	t.Helper()
 	for _, op := range operations[T]() {

@@ -33,7 +33,7 @@ type Segment = kernel.Segment
 // respect to Y, MatMulTA computes the gradient Wᵀ·δ with respect to X, and MatMulTB computes δ·Xᵀ, the gradient with
 // respect to W.
 
-// gemmGrain is the smallest number of multiply-adds that is worth a separate goroutine. They take about 50 µs.
+// gemmGrain is the smallest number of multiply-adds that justifies a separate goroutine: about 50 µs of work.
 const gemmGrain = 1 << 21
 
 // MatMul sets dst [m×n] = a [m×k] · b [k×n]. dst must not overlap a or b.
@@ -89,13 +89,13 @@ func product[T Float](dst, b Matrix[T], c Contraction[T]) {
 }
 
 // The function productRows computes a sum Σ_p A[i,p]·b[p,j] in blocks of kBlock terms, so that the elements of A and b
-// stay in the first-level cache and on few memory pages. If A is a transpose, the elements of a row of A are in
-// different cache lines, so a block has only kBlockDown terms. The division into blocks affects rounding. For
-// reproducible results, the division does not depend on the number of goroutines.
+// stay in the first-level cache and on few memory pages. If A is transposed, the elements of a row of A are in
+// different cache lines, so a block has only kBlockDown terms. The division into blocks affects rounding. To keep
+// results reproducible, it does not depend on the number of goroutines.
 const kBlock, kBlockDown = 192, 64
 
-// productRows computes rows lo to hi−1 of product in blocks of kBlock or kBlockDown steps. If c.Add is set, all steps
-// form one block, so that the complete sum is added to C at once.
+// productRows computes rows lo to hi−1 of the result for product, in blocks of kBlock or kBlockDown steps. If c.Add is
+// set, all steps form one block, so that the complete sum is added to C at once.
 func productRows[T Float](c Contraction[T], lo, hi int) {
 	c.Rows = hi - lo
 	c.C = c.C[lo*c.CRow:]

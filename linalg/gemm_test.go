@@ -24,8 +24,8 @@ func columns[T Float](m Matrix[T], lo, hi int) Matrix[T] {
 	return formula[T](Shape{m.Rows, hi - lo}, func(i, j int) float64 { return float64(m.At(i, lo+j)) })
 }
 
-// products returns a map from the name of each matrix product of the package to a function. Each function computes a·b
-// for a [m×k] and b [k×n]. If the matrix product expects a transpose, the function transposes the operand first.
+// products returns a map from the name of each matrix product in the package to a function that computes a·b for a
+// [m×k] and b [k×n]. If the matrix product expects a transposed operand, the function transposes it first.
 func products[T Float]() map[string]func(dst, a, b, bias Matrix[T]) {
 	type m = Matrix[T]
 	return map[string]func(dst, a, b, bias m){
@@ -85,7 +85,7 @@ func TestAddMatMulTBAddsTheCompleteSum(t *testing.T) {
 	}
 }
 
-// The bits of an element of a product must depend neither on the number of goroutines nor on which other elements are
+// Each element of a product must have the same bits regardless of the number of goroutines and the other elements
 // computed in the same call, even if the sum of products is divided into blocks.
 func TestLongSumsHaveTheSameBitsOnEveryPath(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))

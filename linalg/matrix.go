@@ -8,8 +8,8 @@
 // along axes, gemm.go contains matrix products, and parallel.go contains parallel loops.
 //
 // Package internal/kernel implements the inner loops of these operations, in plain Go and with SIMD instructions. All
-// instruction sets give bit-identical results. In float32, plain Go rounds differently. In float64, plain Go and SIMD
-// give the same bits on the same machine, except for Exp, Log, Tanh, Sigmoid, Softplus and SoftplusSigmoid.
+// SIMD instruction sets give bit-identical results. In float32, plain Go rounds differently. In float64, plain Go and
+// SIMD give the same bits on the same machine, except for Exp, Log, Tanh, Sigmoid, Softplus and SoftplusSigmoid.
 //
 // Operations write to their first argument, the destination. The destination of an elementwise operation may be an
 // operand of the same shape; other destinations must not overlap an operand. If the shapes of the arguments do not
@@ -59,7 +59,7 @@ func (m Matrix[T]) At(i, j int) T { return m.Row(i)[j] }
 // Row returns row i of m, the samples of feature i. The slice shares its elements with m.
 func (m Matrix[T]) Row(i int) []T { return m.Data[i*m.Cols : (i+1)*m.Cols : (i+1)*m.Cols] }
 
-// RowRange returns the matrix of rows lo to hi-1 of m. It shares its elements with m.
+// RowRange returns rows lo to hi-1 of m as a matrix that shares its elements with m.
 func (m Matrix[T]) RowRange(lo, hi int) Matrix[T] {
 	if lo < 0 || hi < lo || hi > m.Rows {
 		panic(fmt.Sprintf("linalg: RowRange(%d, %d) is out of range for a %v matrix", lo, hi, m.Shape()))
@@ -82,7 +82,7 @@ func (m Matrix[T]) Fill(v T) {
 // A Shape holds the dimensions of a matrix. Package fmt prints it as [rows×cols].
 type Shape struct{ Rows, Cols int }
 
-// Shape returns the dimensions of m. Its receiver is a pointer, because a copy of m would slow down small operations.
+// Shape returns the dimensions of m. The receiver is a pointer because copying m would slow down small operations.
 func (m *Matrix[T]) Shape() Shape { return Shape{m.Rows, m.Cols} }
 
 // String returns the shape as [rows×cols].
@@ -90,7 +90,7 @@ func (s Shape) String() string { return fmt.Sprintf("[%d×%d]", s.Rows, s.Cols) 
 
 // Broadcast returns the shape of the result of an elementwise operation on operands of shapes a and b, and reports
 // whether the shapes are compatible. Two shapes are compatible if, along each axis, their lengths are equal or one
-// length is 1. An operand of length 1 is repeated along that axis.
+// length is 1. An operand with length 1 along an axis is repeated along it.
 func Broadcast(a, b Shape) (s Shape, ok bool) {
 	s = a
 	if a.Rows == 1 {
@@ -107,8 +107,8 @@ func (s Shape) broadcastsTo(full Shape) bool {
 	return (s.Rows == full.Rows || s.Rows == 1) && (s.Cols == full.Cols || s.Cols == 1)
 }
 
-// strides returns the strides of m broadcast to shape full: element (i, j) is m.Data[i*row + j*col]. The stride along
-// an axis is 0 if m must be repeated along this axis.
+// strides returns the strides of m when it is broadcast to shape full: element (i, j) is m.Data[i*row + j*col]. The
+// stride along an axis is 0 if m must be repeated along that axis.
 func (m *Matrix[T]) strides(full Shape) (row, col int) {
 	if m.Rows == full.Rows {
 		row = m.Cols
@@ -126,5 +126,6 @@ func (m *Matrix[T]) strides(full Shape) (row, col int) {
 func Vectors() (name string, err error) { return kernel.Level() }
 
 // PeakLoop runs n iterations of a loop of independent multiply-adds in vector registers. It returns the number of
-// float32 operations performed, or 0 for plain Go. The number of operations per second is the peak speed of a core.
+// float32 operations performed, or 0 in plain Go. Dividing this number by the elapsed time gives the peak speed of a
+// core.
 func PeakLoop(n int) (operations int) { return kernel.Peak(n) }

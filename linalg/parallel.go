@@ -14,10 +14,10 @@ var busy atomic.Int32
 // For divides the indices 0 to n-1 into chunks and calls body(lo, hi) for each chunk, which consists of the indices lo
 // to hi-1. The calls run on up to GOMAXPROCS goroutines. For returns when all calls have returned.
 //
-// The argument grain is the smallest number of indices that is worth a goroutine. If n < 2·grain, if grain is 0, or if
-// other calls to For use all cores, For runs a single chunk on the calling goroutine. Nested loops are therefore cheap.
-// Otherwise, each chunk has at least grain indices. The bounds lo and hi depend on the number of cores and their load.
-// For reproducible results, the computation for an index must not depend on lo and hi.
+// The argument grain is the smallest number of indices that justifies a goroutine. If n < 2·grain, if grain is 0, or if
+// other calls to For already occupy all cores, For runs a single chunk on the calling goroutine. Nested loops are
+// therefore cheap. Otherwise, each chunk has at least grain indices. The bounds lo and hi depend on the number of cores
+// and their load. For reproducible results, the computation for an index must not depend on lo or hi.
 //
 // If body panics, For waits for all chunks. It then panics with the same value or, if body panicked on a goroutine
 // other than the caller's, with an error that contains the value and the stack trace of that goroutine.
@@ -62,7 +62,7 @@ func chunks(n, grain int) int {
 	return min(runtime.GOMAXPROCS(0)-int(busy.Load()), n/grain)
 }
 
-// A chunkPanic is a panic of a loop body on a goroutine other than the caller's.
+// A chunkPanic describes a panic in a loop body on a goroutine other than the caller's.
 type chunkPanic struct {
 	value any
 	stack []byte // stack trace of the goroutine that panicked

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// fourCores sets GOMAXPROCS to 4 until the test ends. It skips the test in WebAssembly, which has one core.
+// fourCores sets GOMAXPROCS to 4 until the test ends. It skips the test on WebAssembly, which has only one core.
 func fourCores(t *testing.T) {
 	procs := runtime.GOMAXPROCS(4)
 	t.Cleanup(func() { runtime.GOMAXPROCS(procs) })
@@ -39,7 +39,7 @@ func TestForDividesEveryLoopAmongTheCores(t *testing.T) {
 // fail panics. Tests search stack traces for its name.
 func fail() { panic("the body's value") }
 
-// recovered returns the value with which f panics, or nil.
+// recovered returns the value that f panics with, or nil if f does not panic.
 func recovered(f func()) (value any) {
 	done := make(chan bool)
 	go func() { // runtime.Goexit ends this goroutine, not the test

@@ -7,7 +7,7 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// Sum sets dst to the sum of a along each axis on which dst has length 1. A column dst [m×1] receives the sums of the
+// Sum sets dst to the sum of a over each axis along which dst has length 1. A column dst [m×1] receives the sums of the
 // rows, a row dst [1×n] receives the sums of the columns, and dst [1×1] receives the sum of all elements. If the shapes
 // are equal, Sum copies a. Sum adds the elements of a row from left to right, and rows from top to bottom.
 func Sum[T Float](dst, a Matrix[T]) {
@@ -26,8 +26,8 @@ func Sum[T Float](dst, a Matrix[T]) {
 	}
 }
 
-// MulSum sets dst to the sum of a ⊙ b along each axis on which dst has length 1, like Sum. It does not store the
-// product. The operands broadcast as in Mul. If dst has one element, it receives the dot product.
+// MulSum sets dst to the sum of a ⊙ b over each axis along which dst has length 1, as Sum does, but without storing the
+// product. The operands are broadcast as in Mul. If dst has one element, it receives the dot product.
 //
 // If y = a ⊙ b and g is the gradient with respect to y, MulSum(da, g, b) sets da to the gradient with respect to a.
 func MulSum[T Float](dst, a, b Matrix[T]) {
@@ -80,7 +80,8 @@ func AddMulSum[T Float](dst, a, b Matrix[T]) {
 
 // Finite reports whether every element of m is finite.
 func Finite[T Float](m Matrix[T]) bool {
-	// Compute 128 sums of 0·x for elements x of m. The product 0·x is NaN if x is NaN or infinite, and otherwise zero.
+	// Compute 128 sums of 0·x over the elements x of m. The product 0·x is NaN if x is NaN or infinite, and zero
+	// otherwise.
 	var sums [128]T
 	rows := len(m.Data) / len(sums)
 	kernel.AddRows(sums[:], 0, m.Data, rows)

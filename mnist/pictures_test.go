@@ -17,7 +17,7 @@ func pixels(t *testing.T, elem ...string) *image.Gray {
 	return p.(*image.Gray)
 }
 
-// The pictures in README.md must be exactly reproducible. testdata/digits contains MNIST's first test images.
+// The pictures in README.md must be exactly reproducible. testdata/digits contains the first few test images of MNIST.
 func TestPicturesAreReproducible(t *testing.T) {
 	for name, args := range map[string]string{
 		"samples.png": "sample -checkpoint results/vae.safetensors",

@@ -20,7 +20,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// These tests check that the figures and tables in results/README.md agree with the runs' files.
+// These tests check that the figures and tables in results/README.md agree with the files of the runs.
 
 var update = flag.Bool("update", false, "replace the figures in results and in pictures")
 
@@ -65,7 +65,7 @@ func list[T any](format string, numbers ...T) string {
 	return strings.Join(texts, ", ")
 }
 
-// stored returns the summaries of the runs in a subfolder of mnist/results and of the published runs.
+// stored returns summaries of the published runs and of the runs in a subfolder of mnist/results.
 func stored(t *testing.T, folder string) []summary {
 	t.Helper()
 	var left strings.Builder

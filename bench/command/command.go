@@ -1,5 +1,5 @@
-// Package command implements the common parts of the programs gaussian and mnist. It handles usage errors, exit
-// statuses and signals, and it replaces files so that a crash cannot damage them.
+// Package command implements the parts that the gaussian and mnist programs have in common. It handles usage errors,
+// exit statuses and signals, and it replaces files so that a crash cannot damage them.
 package command
 
 import (

@@ -1,4 +1,4 @@
-// Package plot draws line charts as SVG, for the figures of the experiments gaussian and mnist.
+// Package plot draws line charts as SVG, for the figures of the gaussian and mnist experiments.
 package plot
 
 import (

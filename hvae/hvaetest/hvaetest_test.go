@@ -168,7 +168,7 @@ func TestTestPriorAcceptsRightAndReportsWrongPriors(t *testing.T) {
 	}
 }
 
-// twoModes returns z₀ = ε + 2 tanh ε, whose density has two modes per dimension.
+// twoModes returns z₀ = ε + 2 tanh ε and log q⁰(z₀). This density has two modes per dimension.
 func twoModes(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
 	tanh := ad.Tanh(epsilon)
 	slope := ad.AddConst(ad.Scale(ad.Square(tanh), -2), 3) // 1 + 2(1 − tanh²)

@@ -16,7 +16,7 @@ func Stream(seed uint64, purpose string, index ...int) *rand.Rand {
 	return rand.New(rand.NewPCG(hash(seed, purpose, index)))
 }
 
-// hash returns 128 bits of the SHA-256 of a key.
+// hash returns 128 bits of the SHA-256 hash of a key.
 func hash(seed uint64, purpose string, index []int) (a, b uint64) {
 	key := binary.LittleEndian.AppendUint64(make([]byte, 0, 128), seed) // on the stack
 	key = binary.LittleEndian.AppendUint64(key, uint64(len(index)))
@@ -37,7 +37,7 @@ func NewBatch(seed uint64, purpose string, index ...int) Batch {
 	return Batch{a, b}
 }
 
-// Start sets pcg to the start of the stream of a column. Columns are counted from 0. Their streams are independent.
+// Start sets pcg to the start of a column's stream. Columns are numbered from 0, and their streams are independent.
 func (b Batch) Start(pcg *rand.PCG, column int) {
 	const gamma = 0x9e3779b97f4a7c15
 	pcg.Seed(mix(b.a+gamma*uint64(column+1)), mix(b.b+gamma*uint64(column+1)))

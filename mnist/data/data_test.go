@@ -195,7 +195,7 @@ func TestLoadDownloadsTheMissingFile(t *testing.T) {
 	}
 }
 
-// The option -data must take precedence over $HVAE_MNIST. Load must not create a folder that the user specifies.
+// The -data flag must take precedence over $HVAE_MNIST. Load must not create a folder that the user specifies.
 func TestLoadFindsTheFolder(t *testing.T) {
 	own, typo := folder(t, map[string][]byte{train: idx(9), test: idx(2)}), filepath.Join(t.TempDir(), "typo")
 	file := filepath.Join(own, train)

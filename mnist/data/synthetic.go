@@ -33,7 +33,7 @@ var glyphs = [10][]string{
 }
 
 // draw draws a random digit with random rotation, slant, size, position and thickness on a blank image. Points of the
-// plane are complex numbers x + iy.
+// plane are represented by complex numbers x + iy.
 func draw(image []byte, rng *rand.Rand) {
 	uniform := func(lo, hi float64) float64 { return lo + (hi-lo)*rng.Float64() }
 	centre, turn := complex(uniform(12.5, 14.5), uniform(12.5, 14.5)), cmplx.Rect(1, uniform(-0.2, 0.2))

@@ -167,8 +167,8 @@ func TestFlippedBitsAreNoticed(t *testing.T) {
 	}
 }
 
-// FuzzCheckpoint changes the header. DecodeCheckpoint must not panic, must allocate little memory, and must accept only
-// valid configurations.
+// FuzzCheckpoint decodes checkpoints with changed headers. DecodeCheckpoint must not panic or allocate much memory, and
+// must accept only valid configurations.
 func FuzzCheckpoint(f *testing.F) {
 	header, data := withoutDigest()
 	f.Add(header)

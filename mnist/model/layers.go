@@ -171,7 +171,7 @@ func (n *Network[T]) params() (all []*param[T]) {
 	return all
 }
 
-// Params is like params, but returns the hvae.Param of each parameter.
+// Params returns the hvae.Param of each parameter, in the order of params.
 func (n *Network[T]) Params() (all []*hvae.Param[T]) {
 	for _, p := range n.params() {
 		all = append(all, &p.Param)

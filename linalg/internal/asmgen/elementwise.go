@@ -105,8 +105,7 @@ func (w *assembler) elementwiseKernel(k elementwiseKernel) {
 		w.broadcast(address{base: "@" + name}, len(x))
 		x = append(x, f.loaded(len(x), 1))
 	}
-	// The function load loads the inputs, and the function store stores the outputs. Both handle full and partial
-	// vectors.
+	// The functions load (for inputs) and store (for outputs) handle full and partial vectors.
 	at := func(name rune) address { return address{base: string(name), index: "done", scale: 1} }
 	load := func() {
 		for i, name := range k.inputs {

@@ -133,9 +133,9 @@ func (w *assembler) at(base, stride string, i int) address {
 }
 
 // loadStride emits code that loads the given kernel argument, which is a stride, and its multiples into registers. For
-// 1 ≤ i < n, the name of the register that holds i times the stride is the string stride followed by i, as in row3. On
-// amd64, addresses need only odd multiples, because the scale of an address supplies a factor of 1, 2, 4 or 8. On
-// arm64, addresses need all multiples.
+// 1 ≤ i < n, the register for i times the stride is named by the string stride and i, such as row3. On amd64, addresses
+// need only odd multiples, because the scale of an address supplies a factor of 1, 2, 4 or 8. On arm64, addresses need
+// all multiples.
 func (w *assembler) loadStride(argument, stride string, n int) {
 	w.code("MOVE @%s, %s1", argument, stride)
 	for i := 2; i < n; i++ {
