@@ -10,8 +10,8 @@ import (
 
 // vectorInstructions maps names to vector instructions d = a ∘ b. The fields are the amd64 name of the instruction for
 // float32 or int32, its arm64 name and its arm64 code. Go's assembler lacks most of the arm64 instructions
-// (golang/go#41092). So the generator emits every arm64 instruction of the table as a WORD directive with its code. A
-// comment contains the output of the GNU disassembler for this code, and a test compares the two.
+// (golang/go#41092). So the generator emits every arm64 instruction of the table as a WORD directive with its code,
+// followed by a comment. A test checks that the comment is the output of the GNU disassembler for this code.
 var vectorInstructions = map[string]struct {
 	amd64, arm64 string
 	code         uint32
