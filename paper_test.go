@@ -1290,7 +1290,8 @@ func posteriorCovariance(r *report) {
 	r.compare(slices.Max(end), ">", 0.3, "largest |r| of z_K")
 }
 
-// correlations returns |r| for each pair of rows of z. It skips rows with a standard deviation sd ≥ 0.9 of q⁰.
+// correlations returns |r| for each pair of rows of z. It skips rows for which sd, the standard deviation of q⁰, is at
+// least 0.9.
 func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 	var units [][]float64 // the rows, centred and divided by their norm
 	for j := range z.Rows {
@@ -1477,7 +1478,7 @@ func (r *report) statement(equation, claim string) {
 	r.claim = strings.TrimSpace(equation + "  " + claim)
 }
 
-// corrected sets a claim that differs from the one printed in the paper.
+// corrected replaces the claim printed in the paper. The following checks test the new claim.
 func (r *report) corrected(equation, printed, claim string) {
 	r.printed = "✗ " + strings.TrimSpace(equation+"  as printed: "+printed) + "\n"
 	r.claim = "corrected: " + claim

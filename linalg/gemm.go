@@ -94,8 +94,8 @@ func product[T Float](dst, b Matrix[T], c Contraction[T]) {
 // results reproducible, it does not depend on the number of goroutines.
 const kBlock, kBlockDown = 192, 64
 
-// productRows computes rows lo to hi−1 of the result for product, in blocks of kBlock or kBlockDown steps. If c.Add is
-// set, all steps form one block, so that the complete sum is added to C at once.
+// productRows computes rows lo to hi−1 of the result of the function product, in blocks of kBlock or kBlockDown steps.
+// If c.Add is set, all steps form one block, so that the complete sum is added to C at once.
 func productRows[T Float](c Contraction[T], lo, hi int) {
 	c.Rows = hi - lo
 	c.C = c.C[lo*c.CRow:]

@@ -163,8 +163,8 @@ func TestFrozenDecoderMatchesTheResults(t *testing.T) {
 	shows(t, resultsREADME, "a flow closes at most %.0f %% of the gap", 100*largest/gap)
 }
 
-// showContrasts checks the differences in annealed NLL stated in results/README.md, each between two arms, and returns
-// them.
+// showContrasts checks that results/README.md contains the differences in annealed NLL between pairs of arms, and
+// returns them.
 func showContrasts(t *testing.T, arms map[string]arm, contrasts map[string][2]string) (all []difference) {
 	t.Helper()
 	for label, pair := range contrasts {

@@ -230,8 +230,8 @@ type armRun struct {
 	}
 }
 
-// The table and the figure of runs at equal work must agree with worth.jsonl, which contains the evaluations of all
-// runs. In this file, the order of the seeds is the same in all arms.
+// The table and the figure of runs with the same work must agree with worth.jsonl, which contains the evaluations of
+// all runs. In this file, the order of the seeds is the same in all arms.
 func TestTableOfEqualWorkMatchesTheResults(t *testing.T) {
 	arms := map[string][]armRun{}
 	for _, r := range jsonLines[armRun](t, string(read(t, "results/worth.jsonl"))) {
