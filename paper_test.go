@@ -733,8 +733,8 @@ func simplifiedVariance(r *report) {
 	r.draws(got, "<", 0, "ℓ = 200, K = 1: steep U, Var(S) − Var(log p̂)")
 }
 
-// addedVariances returns two slices of n numbers whose means estimate Var(S) − Var(log p̂) and Var(S′) − Var(log p̂); see
-// simplified.
+// addedVariances returns two slices of n numbers. Their means estimate Var(S) − Var(log p̂) and Var(S′) − Var(log p̂) for
+// the S and S′ of the function simplified.
 func addedVariances(f *flow, q0 prior, n int) (S, SPrime []float64) {
 	sample, epsilon, _ := drawWithNoise(q0.SD.Tape(), f, q0, n, random.Stream(6, "simplified"))
 	squares := squaredDeviations(sample.LogEstimate().Value.Data)
@@ -1147,8 +1147,8 @@ func networks(r *report) {
 
 // vaeBound checks that "HVAE on top of the base convolutional VAE" with K = 0 is the VAE. For the same noise ϵ, log p̂
 // must be equal to log p(x, z₀) − log q⁰(z₀) with z₀ = μ(x) + Σ^½(x)·ϵ. The ELBO estimate of the VAE must be log
-// p(x|z₀) − KL(N(μ, Σ) ‖ N(0, I)), in which log q⁰(z₀) − log p(z₀) is replaced by its mean, the divergence. (A test of
-// package hvae checks the divergence by quadrature.)
+// p(x|z₀) − KL(N(μ, Σ) ‖ N(0, I)), where the divergence KL replaces log q⁰(z₀) − log p(z₀), whose mean it is. (A test
+// of package hvae checks the divergence by quadrature.)
 func vaeBound(r *report) {
 	r.statement("", "z₀ = μ + Σ^½·ε, and HVAE with K = 0 is the VAE")
 	const draws = 100

@@ -103,7 +103,7 @@ func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
 // Scalar puts the constant s on the tape as a 1×1 matrix and returns it.
 func (t *Tape[T]) Scalar(s T) *Var[T] { return t.Fill(1, 1, s) }
 
-// Fill puts a constant rows × cols matrix whose elements are all s on the tape and returns it.
+// Fill puts a constant matrix [rows×cols] on the tape and returns it. All elements are s.
 func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
 	v := t.Result(rows, cols)
 	v.Value.Fill(s)

@@ -97,7 +97,7 @@ func hvaeOf(K int) mnist.Config {
 }
 
 // BenchmarkTrainStep measures one optimiser step of several MNIST models in float32 on all cores with batch size 100.
-// The reported rate excludes operations that the -recompute flag repeats.
+// The reported rate excludes operations that are repeated because of the -recompute flag.
 func BenchmarkTrainStep(b *testing.B) {
 	s := mnist.Defaults()
 	b.Run("VAE", func(b *testing.B) { trainStep(b, s) })

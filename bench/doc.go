@@ -2,6 +2,6 @@
 //
 //	go test -run '^$' -bench . ./bench
 //
-// Its subfolders contain packages for the gaussian and mnist experiments: command (command line and files), progress
-// (remaining time) and plot (figures).
+// The subfolders of bench contain packages for the gaussian and mnist experiments: command (command line and files),
+// progress (remaining time) and plot (figures).
 package bench

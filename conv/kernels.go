@@ -225,7 +225,7 @@ func weightRows[T linalg.Float](g *Geometry, w linalg.Matrix[T], delta []T, x li
 	}
 }
 
-// grain returns the grain to pass to linalg.For for a loop over n rows of images or weights: the number of rows that
+// grain returns the grain of a parallel loop (linalg.For) over n rows of images or weights: the number of rows that
 // require about 2²¹ multiply-adds (50 µs).
 func (g *Geometry) grain(n, batch int) int { return max(1, 1<<21*n/max(1, g.MultiplyAdds()*batch)) }
 

@@ -73,8 +73,8 @@ func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Ra
 }
 
 // Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011, section 4.4). Each
-// pass runs all kernels once. One pass is enough for large K. Do not reuse the streams passed to Tune in Forward or
-// Reverse; this would bias their estimates.
+// pass runs all kernels once. One pass is enough for large K. Do not pass the same streams to Forward or Reverse,
+// because this would bias their estimates.
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
 	tuned := *a

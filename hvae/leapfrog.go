@@ -11,7 +11,7 @@ type Phase[T linalg.Float] struct {
 	Rho *ad.Var[T] // momentum, [ℓ×B]
 }
 
-// A state is a phase and the values of the target at its position z.
+// A state holds a Phase and the values of the target at its position z.
 type state[T linalg.Float] struct {
 	Phase[T]
 	gradU    *ad.Var[T] // ∇U(z) [ℓ×B]

@@ -80,7 +80,7 @@ func AddMulSum[T Float](dst, a, b Matrix[T]) {
 
 // Finite reports whether every element of m is finite.
 func Finite[T Float](m Matrix[T]) bool {
-	// Compute 128 sums of 0·x over the elements x of m. The product 0·x is NaN if x is NaN or infinite, and zero
+	// Sum 0·x over the elements x of m, in 128 partial sums. The product 0·x is NaN if x is NaN or infinite, and zero
 	// otherwise.
 	var sums [128]T
 	rows := len(m.Data) / len(sums)

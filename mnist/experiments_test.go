@@ -117,7 +117,7 @@ func (a arm) product() (mean float64) {
 	return mean
 }
 
-// Experiment 1: The decoder of all models is frozen.
+// Experiment 1: All models share one frozen decoder.
 func TestFrozenDecoderMatchesTheResults(t *testing.T) {
 	arms := readArms(t, "flow.jsonl")
 	minus := func(name, other string, seed int) difference {

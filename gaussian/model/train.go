@@ -12,8 +12,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// NewTrainer returns a trainer that maximises the ELBO of m with RMSProp. Because m has only one dataset, a batch
-// consists of draws of the noise (hvae.Draws), not of data points.
+// NewTrainer returns a trainer that maximises the ELBO of m with RMSProp. Because each estimate of the ELBO uses the
+// whole dataset, a batch consists of draws of the noise (hvae.Draws), not of data points.
 func NewTrainer(m *Method, rate float64, seed uint64) *hvae.Trainer[float64] {
 	t := hvae.NewTrainer(m.Params, hvae.RMSProp[float64]{Rate: rate}, func(b *hvae.Block[float64]) *ad.Var[float64] {
 		params := make([]*ad.Var[float64], len(m.Params))

@@ -11,7 +11,7 @@ import (
 // BlockSize returns the number of images in each block of a batch of n images. With leapfrog steps, a block has 16
 // columns (one SIMD vector of float32), whose activations fit into a core's cache. Without leapfrog steps, larger
 // blocks are faster, because the weights are read once for each block. With one draw per image, such a block has at
-// most 64 images, and the number of blocks is usually even, so that two cores have the same work.
+// most 64 images, and the number of blocks is usually even, so that the work divides evenly between two cores.
 func (c Config) BlockSize(n int) int {
 	const vector, quarter, largest = 16, 4, 64 // quarter is a quarter of a vector
 	switch {

@@ -64,9 +64,9 @@ func (f *formula) polynomial(coefficients []float64, x *value) *value {
 	return p
 }
 
-// reduce returns the integer n nearest to x/log 2, and rest = x − n·log2High. The lowest bits of the result bits hold
-// the integer bias + n. To round x/log 2 to an integer, reduce adds the large number m, which is 1.5·2²³ + bias in
-// float32 and 1.5·2⁵² + bias in float64.
+// reduce returns the integer n nearest to x/log 2, and rest = x − n·log2High. The third result, bits, holds bias + n as
+// an integer in its lowest bits. To round x/log 2 to an integer, reduce adds the large number m, which is 1.5·2²³ +
+// bias in float32 and 1.5·2⁵² + bias in float64.
 func (f *formula) reduce(x *value, bias float64) (n, rest, bits *value) {
 	m := math.Ldexp(1.5, mantissaBits[f.size]) + bias
 	bits = f.add(f.mul(x, f.float(math.Log2E)), f.float(m))
