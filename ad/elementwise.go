@@ -159,8 +159,8 @@ func (tanh[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, AddConst(Neg(Square(y)), 1))
 }
 
-// Softplus returns y = log(1 + eᵃ). The adjoint is ā = ȳ ⊙ sigmoid(a). If a is live, Softplus also computes sigmoid(a),
-// which needs no second exponential, and records it as an operand of y.
+// Softplus returns y = log(1 + eᵃ). The adjoint is ā = ȳ ⊙ sigmoid(a). Unless a is a constant, Softplus also computes
+// sigmoid(a), which needs no second exponential, and records it as an operand of y.
 func Softplus[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	if !a.live {

@@ -16,9 +16,9 @@ import (
 type Method struct {
 	Params    hvae.Params[float64] // the parameters to train; the first two are Δ and log σ
 	NoiseRows int                  // number of draws from N(0, 1) for one estimate of the bound
-	// ELBO returns estimates [1×n] of the evidence lower bound, one for each column of noise [NoiseRows×n], or, for vb,
-	// the exact bound [1×1]. The slice params contains the parameters of the method as variables on a tape. ELBO is
-	// safe for concurrent use.
+	// ELBO returns estimates [1×n] of the evidence lower bound, one for each column of noise [NoiseRows×n]. The method
+	// vb (NewMeanField) returns the exact bound [1×1] instead. The slice params contains the parameters of the method
+	// as variables on a tape. ELBO is safe for concurrent use.
 	ELBO func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
 }
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A formula computes vectors from vectors. Its methods append operations, whose operands are values. The method emit
-// assigns vector registers to the results of all operations and emits the code.
+// A formula is a sequence of operations on vectors. Its methods append operations, whose operands and results are
+// values. The method emit assigns vector registers to the results of all operations and emits the code.
 type formula struct {
 	*assembler
 	operations []*value

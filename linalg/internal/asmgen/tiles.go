@@ -183,8 +183,8 @@ func (w *assembler) loadVectors(operand string, s shape, kind tileKind) {
 	}
 }
 
-// moveTile emits code that loads or stores a vector of a tile. In a quad tile, the code moves four elements of each
-// group.
+// moveTile emits code that loads or stores a vector of a tile. In a quad tile, a vector consists of four elements of
+// each of several groups.
 func (w *assembler) moveTile(kind tileKind, a address, r int, load bool) {
 	if kind != quad {
 		w.move(a, r, load)

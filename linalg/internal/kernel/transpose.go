@@ -9,7 +9,7 @@ type transposeArgs struct {
 	dstRow, srcRow int // row strides
 	bands, quads   int // number of bands of a matrix, number of quads of a band
 	matrices       int // number of consecutive matrices
-	// strides from the end of the last band of a matrix to the next matrix
+	// offsets from the end of the last band of a matrix to the start of the next matrix
 	dstNext, srcNext int
 }
 
