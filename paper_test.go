@@ -1478,7 +1478,7 @@ func (r *report) statement(equation, claim string) {
 	r.claim = strings.TrimSpace(equation + "  " + claim)
 }
 
-// corrected replaces the claim printed in the paper. The following checks test the new claim.
+// corrected reports the claim printed in the paper as wrong. The following checks test the argument claim.
 func (r *report) corrected(equation, printed, claim string) {
 	r.printed = "✗ " + strings.TrimSpace(equation+"  as printed: "+printed) + "\n"
 	r.claim = "corrected: " + claim

@@ -252,7 +252,7 @@ func figures(lines []summary) (table1, budget []byte) {
 }
 
 // plotDifference adds a point for the NLL difference from the VAE. A line joins the points of rows that differ only in
-// K. The difference is more precise than the NLL, which depends more on the number of epochs than on the model.
+// K. The chart shows the difference because the NLL itself depends more on the number of epochs than on the model.
 func (s summary) plotDifference(c *plot.Chart) {
 	if s.differences == nil {
 		return

@@ -68,7 +68,8 @@ func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 	return ad.Reshape(ad.Scale(ad.SumTo(ad.Reshape(logs, images, L), images, 1), 1/T(L)), 1, images)
 }
 
-// VAEBound returns an estimate [1×B] of the evidence lower bound of a VAE for each image. It uses no momentum:
+// VAEBound returns an estimate [1×B] of the evidence lower bound of a VAE for each image. The estimate, which needs no
+// momentum, is
 //
 //	log p_θ(x|z₀) − KL(q(z₀|x) ‖ N(0, I)),
 //
