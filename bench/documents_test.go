@@ -23,7 +23,8 @@ var (
 
 	// fileName matches targets of relative links, paths that begin with a folder of the repository, and names of Go
 	// files.
-	fileName = regexp.MustCompile(`\]\(([^):#\s]+)[)#]|\b((?:ad|bench|conv|gaussian|hvae|linalg|mnist)/[\w./-]*\w|\w+\.go)\b`)
+	fileName = regexp.MustCompile(`\]\(([^):#\s]+)[)#]|` +
+		`\b((?:ad|bench|conv|gaussian|hvae|linalg|mnist)/[\w./-]*\w|\w+\.go)\b`)
 )
 
 // Every test and every file that a document names must exist. The documents are all README.md files and the comments of

@@ -13,7 +13,8 @@ import (
 )
 
 // trained trains params for the given number of steps, each with a batch of n draws, and returns the trainer.
-func trained(t *testing.T, params hvae.Params[float64], rate float64, steps, n int, bound hvae.Bound[float64]) *hvae.Trainer[float64] {
+func trained(t *testing.T, params hvae.Params[float64], rate float64, steps, n int, bound hvae.Bound[float64],
+) *hvae.Trainer[float64] {
 	trainer := hvae.NewTrainer(params, hvae.Adamax[float64]{Rate: rate}, bound)
 	for range steps {
 		if _, err := trainer.Step(t.Context(), hvae.Draws(n)); err != nil {
@@ -55,9 +56,8 @@ func TestFlowWithTheBestELBOHasTheWorstEvidenceUnlessTrainedByImportanceBound(t 
 		trainer := trained(t, used[tempering], 0.05, 600, 64/L, func(b *hvae.Block[float64]) *ad.Var[float64] {
 			return hvae.ImportanceBound(draw(b, L), L)
 		})
-		elbo, logs, err := trainer.Evaluate(t.Context(), hvae.Draws(200_000), 1, func(b *hvae.Block[float64]) *ad.Var[float64] {
-			return draw(b, 1)
-		})
+		logEstimate := func(b *hvae.Block[float64]) *ad.Var[float64] { return draw(b, 1) }
+		elbo, logs, err := trainer.Evaluate(t.Context(), hvae.Draws(200_000), 1, logEstimate)
 		if err != nil {
 			t.Fatal(err)
 		}

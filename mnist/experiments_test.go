@@ -46,8 +46,8 @@ func annealedNLL(m trainedModel) (nlls []float64) {
 	return nlls
 }
 
-// overSeeds returns the mean of a statistic over models and images, and the standard deviation of the models' means.
-func (a arm) overSeeds(of statistic) (mean, sd eval.Number) {
+// meanSD returns the mean of a statistic over models and images, and the standard deviation of the models' means.
+func (a arm) meanSD(of statistic) (mean, sd eval.Number) {
 	var means []float64
 	for _, m := range a {
 		mean, _ := eval.MeanSE(of(m))
@@ -58,10 +58,10 @@ func (a arm) overSeeds(of statistic) (mean, sd eval.Number) {
 
 // A difference is the mean difference in a statistic between two arms, with its standard errors over seeds and over
 // images.
-type difference struct{ mean, overSeeds, overImages eval.Number }
+type difference struct{ mean, seedSE, imageSE eval.Number }
 
 // String returns the difference and its standard error over seeds.
-func (d difference) String() string { return signed(d.mean, d.overSeeds) }
+func (d difference) String() string { return signed(d.mean, d.seedSE) }
 
 func (a arm) minus(b arm, of statistic) (d difference) {
 	seeds := make([]float64, len(a))
@@ -76,8 +76,8 @@ func (a arm) minus(b arm, of statistic) (d difference) {
 			images[j] += (x[j] - y[j]) / float64(len(a))
 		}
 	}
-	d.mean, d.overSeeds = eval.MeanSE(seeds)
-	_, d.overImages = eval.MeanSE(images)
+	d.mean, d.seedSE = eval.MeanSE(seeds)
+	_, d.imageSE = eval.MeanSE(images)
 	return d
 }
 
@@ -86,7 +86,7 @@ func (a arm) minus(b arm, of statistic) (d difference) {
 func holm(differences []difference, critical ...float64) (significant int) {
 	var quotients []float64
 	for _, d := range differences {
-		quotients = append(quotients, math.Abs(float64(d.mean/d.overSeeds)))
+		quotients = append(quotients, math.Abs(float64(d.mean/d.seedSE)))
 	}
 	slices.Sort(quotients)
 	slices.Reverse(quotients)
@@ -123,7 +123,7 @@ func TestFrozenDecoderMatchesTheResults(t *testing.T) {
 	minus := func(name, other string, seed int) difference {
 		return arms[name][seed:seed+1].minus(arms[other][seed:seed+1], elbo)
 	}
-	text := func(d difference) string { return fmt.Sprintf("%+.3f ± %.3f", float64(d.mean), float64(d.overImages)) }
+	text := func(d difference) string { return fmt.Sprintf("%+.3f ± %.3f", float64(d.mean), float64(d.imageSE)) }
 	temperings := []string{"none", "fixed", "free", "untied"}
 	for _, K := range []string{"1", "5", "10", "15", "20"} {
 		line := "| " + K + " |"
@@ -169,7 +169,7 @@ func showContrasts(t *testing.T, arms map[string]arm, contrasts map[string][2]st
 	t.Helper()
 	for label, pair := range contrasts {
 		d := arms[pair[0]].minus(arms[pair[1]], annealedNLL)
-		shows(t, resultsREADME, "%s: %v (%v;", label, d, d.overImages)
+		shows(t, resultsREADME, "%s: %v (%v;", label, d, d.imageSE)
 		all = append(all, d)
 	}
 	return all
@@ -179,7 +179,7 @@ func showContrasts(t *testing.T, arms map[string]arm, contrasts map[string][2]st
 // and Π α_k.
 func showArm(t *testing.T, label string, a arm) {
 	t.Helper()
-	row := fmt.Sprintf("| %s | %d | %s | %s |", label, len(a), eval.PlusMinus(a.overSeeds(elbo)), eval.PlusMinus(a.overSeeds(annealedNLL)))
+	row := fmt.Sprintf("| %s | %d | %s | %s |", label, len(a), eval.PlusMinus(a.meanSD(elbo)), eval.PlusMinus(a.meanSD(annealedNLL)))
 	if a[0].Eps != nil {
 		row += fmt.Sprintf(" %.3f |", a.medianEps())
 	}
@@ -218,7 +218,7 @@ func TestJointTrainingMatchesTheResults(t *testing.T) {
 	// Models with K = 15 and K = 20 were trained with the first seed only.
 	for K, name := range map[int]string{15: "k15-free", 20: "k20-free"} {
 		d := arms[name].minus(arms["k10-free"][:1], annealedNLL)
-		shows(t, resultsREADME, "K = %d minus K = 10 %s", K, signed(d.mean, d.overImages))
+		shows(t, resultsREADME, "K = %d minus K = 10 %s", K, signed(d.mean, d.imageSE))
 	}
 	all := showContrasts(t, arms, map[string][2]string{
 		"free minus none, K = 10":                   {"k10-free", "k10-none"},
@@ -238,7 +238,7 @@ func jointChart(name string, arms map[string]arm, of statistic) plot.Chart {
 	add := func(label string, steps []float64, arms ...arm) {
 		s := plot.Series{Label: label, X: steps}
 		for _, a := range arms {
-			mean, sd := a.overSeeds(of)
+			mean, sd := a.meanSD(of)
 			s.Y = append(s.Y, float64(mean))
 			s.Error = append(s.Error, float64(sd))
 		}

@@ -177,10 +177,10 @@ func TestTextOfTheREADMEMatchesTheResults(t *testing.T) {
 	leaves := map[bool][]int{} // epochs in which a run leaves the first plateau, by whether it is tempered and K = 5
 	for _, s := range table {
 		for _, r := range s.runs {
-			tempered := s.config.K == 5 && s.config.Tempering != "none"
+			early := s.config.K == 5 && s.config.Tempering != "none"
 			if r.metrics != nil { // not published
 				epoch := 1 + slices.IndexFunc(r.metrics, func(m model.Metrics) bool { return m.ValELBO > -195 })
-				leaves[tempered] = append(leaves[tempered], epoch)
+				leaves[early] = append(leaves[early], epoch)
 			}
 		}
 	}

@@ -152,10 +152,9 @@ type trainingRun struct {
 	sum    float64 // training ELBO, summed over these images
 }
 
-// newRun returns a new run or, if s was read from a file, the run resumed from that state. The settings of a resumed
-// run may differ from those of its past epochs, but only in ways that would not have affected those epochs. newRun
-// returns an error if the settings do not fit the dataset, or if the earlier epochs of a resumed run used different
-// images.
+// newRun returns a new run or, if s was read from a file, the run resumed from that state. Settings of a resumed run
+// may differ from the settings of its past epochs, but only if they do not affect these epochs. newRun returns an error
+// if the settings do not fit the dataset, or if the earlier epochs of a resumed run used different images.
 func newRun(folder string, s state, set data.Set) (*trainingRun, error) {
 	if s.file != nil && s.DataSHA256 != set.SHA256 {
 		return nil, fmt.Errorf("the images differ from the dataset %.40q of the run: specify the folder of this dataset with -data", s.Data)

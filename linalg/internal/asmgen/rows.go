@@ -152,8 +152,8 @@ func (w *assembler) addColumns(n int) {
 		return
 	}
 	// Register p + i holds products. With two lanes, these are the products of row 2s + i when the code adds to the
-	// sums in register s. With four lanes, the first half holds the products of row i, and the second half those of row
-	// i + 2.
+	// sums in register s. With four lanes, the first half holds products of row i, and the second half holds products
+	// of row i + 2.
 	const p, a, temp, column = 2, 4, 5, 6
 	load := func(part, row string, i, r int) {
 		w.setVectors(8, n)

@@ -43,9 +43,9 @@ const (
 	partial
 	// Each row of a quad tile is one vector with four columns from each of several groups (see linalg.Contraction). In
 	// a convolution, the groups are neighbouring pixels. Training divides a minibatch of 100 columns into six blocks of
-	// 16 and one block of four. With quad tiles, the convolutions of the block of four take a quarter of the time of
-	// those of a block of 16. Without quad tiles, they take just as long. NEON needs no quad tiles because four columns
-	// fill a vector.
+	// 16 and one block of four. With quad tiles, the convolutions of the block of four take a quarter of the time that
+	// they take for a block of 16. Without quad tiles, they take as long as for a block of 16. NEON needs no quad tiles
+	// because four columns fill a vector.
 	quad
 	kinds // number of kinds
 )

@@ -11,7 +11,7 @@ import (
 
 // elementwiseFunctions contains the functions that have SIMD kernels. The function run computes all elements of y and,
 // for some functions, also all elements of b and c. The function want computes one element of each result. If want is
-// nil, the results must equal those of plain Go up to rounding errors.
+// nil, the results must equal the results of plain Go up to rounding errors.
 var elementwiseFunctions = []struct {
 	name string
 	run  func(y, a, b, c []float32)
