@@ -204,7 +204,7 @@ func gradientVariance(r *report) {
 // gradientIsUnbiased checks that ∇ log p̂(x) is an unbiased estimate of ∇ L_ELBO(θ, φ; x). The paper says: "we only
 // require an unbiased estimator" of the gradient, "given by ∇ log p̂(x) if the reparameterization trick is used". The
 // target is the Gaussian model with 8 points in one dimension, and q⁰ = N(μ, s²). The mean of 3000 gradients, each from
-// 10 draws, must equal the numerical derivative of the ELBO, which is log p(D) minus the result of affineGap.
+// 10 draws, must equal the numerical derivative of the ELBO. The exact ELBO is log p(D) minus the result of affineGap.
 func gradientIsUnbiased(r *report) {
 	r.statement("", "∇ log p̂(x) of reparameterised draws is an unbiased estimate of ∇L_ELBO")
 	_, data, theta := points(1, 8)
@@ -262,8 +262,8 @@ var section22 = section{"2.2", "Unbiased likelihood estimator using time-inhomog
 //
 // The paper says: "If K is μ-reversible then K_rev = K". The check draws z ~ p^k, and kernel k moves z to z′. The other
 // kernels have step size 0, so they do not move z. If kernel k is reversible, E[f(z)g(z′)] = E[f(z′)g(z)] for all
-// functions f and g. With f = 1, this equation states that p^k is invariant. The equation holds for every kernel that
-// does not move z, so the check also requires large moves. The target is hvaetest.Quadratic, for which p^k is normal.
+// functions f and g. With f = 1, this equation states that p^k is invariant. A kernel that never moved z would also
+// satisfy the equation, so the check requires large moves. The target is hvaetest.Quadratic, for which p^k is normal.
 func aisKernels(r *report) {
 	r.statement("", "AIS: the kernels leave p^k invariant and are reversible, so K_rev = K")
 	const K, draws, omega = 4, 20000, 1.4
@@ -379,8 +379,8 @@ func flowDensity(r *report) {
 // The paper says that this is "a special case of (3)". If the kernel q^k applies Φ^k and the kernel r^{k−1} applies its
 // inverse, the quotient r^{k−1}/q^k in equation 3 is |det ∇Φ^k|. The check draws p̂(x) 20 times in five dimensions. For
 // equation 6, it adds up scalar log densities and log |det ∇Φ^k| = ℓ log α_k. For equation 5, hvae.ReverseHIS computes
-// q^K(z_K, ρ_K) from (z_K, ρ_K) alone. The initial momentum ρ₀ has "the canonical momentum distribution", because it
-// must be equal to γ₀/√β₀ for the noise γ₀ ~ N(0, I).
+// q^K(z_K, ρ_K) from (z_K, ρ_K) alone. The initial momentum ρ₀ must be equal to γ₀/√β₀ for the noise γ₀ ~ N(0, I), so
+// that it has "the canonical momentum distribution".
 func flowEstimate(r *report) {
 	r.statement("(4) eq:optimalestimator, (5) eq:estimatorHMC, right, (6) eqn:reparameterization",
 		"p̂(x) = p̄/q^K = p̄/q⁰·Π|det ∇Φ^k|; ρ₀ = γ₀/√β₀ ~ N(0, β₀⁻¹I)")
@@ -513,8 +513,8 @@ func leapfrogStep(r *report) {
 //	√β_k = ((1 − 1/√β₀)·k²/K² + 1/√β₀)⁻¹.
 //
 // (In the authors' MNIST code, 1/β_k, not 1/√β_k, is quadratic in k.) The paper says: "we multiply the momentum output
-// of each leapfrog step by α_k ∈ (0, 1)". With free tempering, the α_k are parameters, and β₀ = Π_k α_k². With the same
-// α_k, free and fixed tempering must therefore have the same β₀.
+// of each leapfrog step by α_k ∈ (0, 1)". By definition, Π_k α_k² = β₀/β_K = β₀. With free tempering, the α_k are
+// parameters and determine β₀. So, with the same α_k, free and fixed tempering must have the same β₀.
 func inverseTemperatures(r *report) {
 	r.statement("Algorithm 1, alg:his",
 		"fixed tempering: 1/√β_k is quadratic in k; free tempering: β₀ = Πα_k²; 0 < β₀ < … < β_K = 1")
@@ -643,8 +643,8 @@ func surrogateObjective(r *report) {
 }
 
 // simplified returns two estimates of the ELBO [1×B]: S, the right side of equation 12, and S′, in which the entropy of
-// q⁰ replaces −log q⁰(z₀). The sample s is from a flow with tied tempering and a normal q⁰. The noise epsilon produced
-// its z₀.
+// q⁰ replaces −log q⁰(z₀). The prior q⁰ must be normal, and z₀ of the sample s must come from the noise epsilon. With
+// untied tempering, S and S′ lack a constant, which does not affect their variances.
 //
 //	S  = log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2,
 //	S′ = S − ½εᵀε + ℓ/2.
@@ -681,9 +681,9 @@ func sameGradient(r *report) {
 //
 //	Var(S) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).
 //
-// The paper calls this a Rao-Blackwellisation. A Rao-Blackwellisation replaces a whole estimate with its conditional
-// expectation, but equation 12 replaces only the term ½γ₀ᵀγ₀, which is correlated with the other terms. Training is not
-// affected, because the gradients are the same.
+// The paper calls the step from log p̂ to S a Rao-Blackwellisation. That would replace the whole estimate with its
+// conditional expectation, but equation 12 replaces only the term ½γ₀ᵀγ₀, which is correlated with the other terms.
+// Training is not affected, because the gradients are the same.
 //   - For U = ½ω²z² and one ε < 2/ω for all steps, the leapfrog steps conserve ½ρ² + ½ω²(1 − ε²ω²/4)z², and cooling
 //     multiplies this energy by at least α_k². So the final energy is at least ½γ₀², the covariance is at most 0, and
 //     Var(S) > Var(log p̂). The covariance depends on ε and ω only through εω.
@@ -1147,7 +1147,7 @@ func networks(r *report) {
 
 // vaeBound checks that "HVAE on top of the base convolutional VAE" with K = 0 is the VAE. For the same noise ϵ, log p̂
 // must be equal to log p(x, z₀) − log q⁰(z₀) with z₀ = μ(x) + Σ^½(x)·ϵ. The ELBO estimate of the VAE must be log
-// p(x|z₀) − KL(N(μ, Σ) ‖ N(0, I)), where the divergence KL replaces log q⁰(z₀) − log p(z₀), whose mean it is. (A test
+// p(x|z₀) − KL(N(μ, Σ) ‖ N(0, I)). The divergence KL is the mean of log q⁰(z₀) − log p(z₀), which it replaces. (A test
 // of package hvae checks the divergence by quadrature.)
 func vaeBound(r *report) {
 	r.statement("", "z₀ = μ + Σ^½·ε, and HVAE with K = 0 is the VAE")
@@ -1356,8 +1356,8 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow, and evidence
 // tiedEntropy checks that, with tied tempering, (z_K, ρ_K) has the same entropy H as (z₀, γ₀). The target is normal, so
 // (z_K, ρ_K) is normal with covariance AAᵀ (see affineMap). Let q_j and sd_j be the standard deviations of q⁰ and of
 // the posterior in dimension j. Then det(AAᵀ) must be Π q_j², and the gap log p(x) − E[log p̂(x)] must be above
-// ℓ(exp(ΔH/ℓ) − 1) − ΔH, where ΔH is H(q⁰) − H(p(z|x)) = Σ_j log(q_j/sd_j). The same holds for all targets: scaling γ₀
-// to ρ₀ multiplies volumes by Π α_k^−ℓ, and the flow multiplies them by Π α_k^ℓ.
+// ℓ(exp(ΔH/ℓ) − 1) − ΔH, where ΔH is H(q⁰) − H(p(z|x)) = Σ_j log(q_j/sd_j). The two entropies are equal for all
+// targets: scaling γ₀ to ρ₀ multiplies volumes by Π α_k^−ℓ, and the flow multiplies them by Π α_k^ℓ.
 func tiedEntropy(r *report) {
 	r.statement("", "tied tempering keeps the entropy: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)), for every K, ε and α; so, "+
 		"if the posterior is normal, the gap is at least ℓ(exp(ΔH/ℓ) − 1) − ΔH")
@@ -1382,8 +1382,8 @@ func tiedEntropy(r *report) {
 	}
 }
 
-// untiedOptimum checks that a flow with untied tempering can give p̂(x) = p(x) in every draw. In three dimensions, q⁰
-// has 0.5, 3 and 100 times the standard deviation of the posterior. The check makes 100 draws.
+// untiedOptimum checks that a flow with untied tempering can give p̂(x) = p(x) in every draw. In dimensions 1, 2 and 3,
+// the standard deviation of q⁰ is 0.5, 3 and 100 times the posterior's. The check makes 100 draws.
 func untiedOptimum(r *report) {
 	r.statement("",
 		"untied tempering, K = 1, ε = √2·σ_posterior, s = 1/√2, α = √2/r per dimension: p̂(x) = p(x) in every draw")
@@ -1425,9 +1425,9 @@ func reverseEstimates(r *report) {
 	}
 }
 
-// blindSpots checks forward and reverse estimates of log p(x), which is 0, from 20,000 draws without a flow, for two
-// choices of q⁰. If q⁰ covers only one of two modes, the forward estimate must be −log 2, and the reverse estimate must
-// be 0. If q⁰ is ten times as wide as the posterior, the forward estimate must be 0, and the reverse estimate above 0.
+// blindSpots checks forward and reverse estimates of log p(x) for two targets whose log p(x) is 0. Each estimate uses
+// 20,000 draws without a flow. If q⁰ covers only one of two modes, the forward estimate must be −log 2, and the reverse
+// estimate 0. If q⁰ is ten times as wide as the posterior, the forward estimate must be 0, and the reverse above 0.
 func blindSpots(r *report) {
 	r.statement("", "forward estimates are too small if q⁰ misses a mode; reverse estimates are too large if q⁰ is wide")
 	var t tape
@@ -1478,7 +1478,7 @@ func (r *report) statement(equation, claim string) {
 	r.claim = strings.TrimSpace(equation + "  " + claim)
 }
 
-// corrected reports the claim printed in the paper as wrong. The following checks test the argument claim.
+// corrected reports that the claim as printed in the paper is wrong. The checks that follow test the argument claim.
 func (r *report) corrected(equation, printed, claim string) {
 	r.printed = "✗ " + strings.TrimSpace(equation+"  as printed: "+printed) + "\n"
 	r.claim = "corrected: " + claim
@@ -1671,7 +1671,7 @@ func (s scheme) flowOf(target hvae.Target[float64], epsilon, alpha, momentumSD v
 	return f
 }
 
-// Flow returns the flow with the parameters from s.values. For fixed and untied tempering, s is 1.4.
+// Flow returns the flow with the parameters from s.values. With fixed or untied tempering, ρ₀ = 1.4·γ₀.
 func (s scheme) Flow(t *tape, target hvae.Target[float64], dims int) *flow {
 	epsilon, alpha := s.values(dims)
 	return s.flowOf(target, t.Leaf(epsilon), t.Leaf(alpha), t.Leaf(linalg.Column(1.4)))
@@ -1690,7 +1690,7 @@ func diagonal(t *tape, mean, sd []float64) prior {
 	return prior{Mean: t.Const(linalg.Column(mean...)), SD: t.Const(linalg.Column(sd...))}
 }
 
-// The variational prior in most checks overlaps both modes of hvaetest.Bimodal.
+// In most checks, the variational prior is N(priorMean, priorSD²I). It overlaps both modes of hvaetest.Bimodal.
 const priorMean, priorSD = 0.2, 1.1
 
 // variationalPrior returns N(priorMean, priorSD²I).
@@ -1884,7 +1884,7 @@ func figure1(r *report, d int, method string) (o model.Outcome) {
 	return o
 }
 
-// affineMap returns A and b such that a flow with a quadratic potential maps the noise (ε, γ₀) to A·(ε, γ₀) + b.
+// affineMap returns A and b such that f, whose potential must be quadratic, maps the noise (ε, γ₀) to A·(ε, γ₀) + b.
 func affineMap(f *flow, q0 prior) (A matrix, b []float64) {
 	t, dims := q0.SD.Tape(), q0.SD.Rows()
 	noise := linalg.New[float64](2*dims, 2*dims+1) // columns: the zero vector, then the unit vectors
@@ -1903,8 +1903,8 @@ func affineMap(f *flow, q0 prior) (A matrix, b []float64) {
 	return A, b
 }
 
-// affineGap returns log p(x) − E[log p̂(x)] for a flow with a quadratic potential, where p is the posterior. This gap is
-// the divergence KL(N(b, AAᵀ) ‖ p(z|x) N(ρ|0, I)), where N(b, AAᵀ) is the distribution of (z_K, ρ_K).
+// affineGap returns the gap log p(x) − E[log p̂(x)] of f, whose potential must be quadratic. The argument p is the
+// posterior. The gap is KL(N(b, AAᵀ) ‖ p(z|x) N(ρ|0, I)), where N(b, AAᵀ) is the distribution of (z_K, ρ_K).
 func affineGap(f *flow, q0 prior, p normalTarget) (gap float64) {
 	A, b := affineMap(f, q0)
 	for i := range b {

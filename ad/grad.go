@@ -35,8 +35,8 @@ func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 //   - The first contribution sets the elements of the matrix. Later contributions are added to them in place. If an
 //     operand occurs twice in an operation, the rule makes two contributions to one adjoint.
 //   - The adjoint ȳ of a result y is complete when the rule of y runs, because operations that use y come later on the
-//     tape, so their rules run earlier. After the rule of y, the matrix returns to the pool, unless the rule has handed
-//     the matrix over to an operand, as the adjoint of the operand.
+//     tape, so their rules run earlier. When the rule of y has returned, the matrix of ȳ goes back to the pool, unless
+//     y is one of xs or the rule has made the matrix the adjoint of an operand.
 func Backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs ...*Var[T]) []linalg.Matrix[T] {
 	t := y.tape
 	s := &t.backward
@@ -178,9 +178,9 @@ func (s *Sweep[T]) propagate(first, last int) {
 // Wants reports whether the adjoint of v is needed. It returns false if v is nil.
 func (s *Sweep[T]) Wants(v *Var[T]) bool { return s.node(v) != nil }
 
-// Accumulate adds g to the adjoint of v. Unless g was returned by s.Result, the adjoint does not share memory with g,
-// so g may be any variable on the tape, such as ȳ or an operand. If the adjoint of v is not needed, Accumulate does
-// nothing. Otherwise it panics if g and v have different shapes.
+// Accumulate adds g to the adjoint of v. Unless s.Result returned g, later contributions do not change g, so g may be
+// any variable on the tape, such as ȳ or an operand. If the adjoint of v is not needed, Accumulate does nothing.
+// Otherwise, it panics if g and v have different shapes.
 func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 	n := s.node(v)
 	if n == nil {
@@ -202,9 +202,9 @@ func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 }
 
 // Result returns a variable with the shape of v and unspecified values, for a contribution to the adjoint of v. A rule
-// may call Result instead of Tape.Result to avoid a copy: in Backward, the first contribution becomes the adjoint
-// itself. The rule must set the values of the variable and pass it to Accumulate before it makes another contribution
-// to the same adjoint.
+// may call Result instead of Tape.Result to avoid a copy: in Backward, the variable for the first contribution is the
+// adjoint itself. The rule must set the values of the variable and pass it to Accumulate before making another
+// contribution to the same adjoint.
 func (s *Sweep[T]) Result(v *Var[T]) *Var[T] {
 	n := s.node(v)
 	if n == nil || n.bar != nil || !s.inPlace {
@@ -217,12 +217,12 @@ func (s *Sweep[T]) Result(v *Var[T]) *Var[T] {
 	return n.bar
 }
 
-// adds reports whether contributions to the adjoint of node n are added in place.
+// adds reports whether the next contribution to the adjoint of node n is added in place to earlier contributions.
 func (s *Sweep[T]) adds(n *node[T]) bool { return s.inPlace && n.bar != nil }
 
-// handOver adds ȳ, summed or broadcast to the shape of v, to the adjoint of v. If this is the first contribution and
-// the shapes are equal, the matrix of ȳ becomes the adjoint of v, and y no longer has an adjoint. Later contributions
-// are added to this matrix. After this call, the rule of y must neither read ȳ nor contribute to the adjoint of v.
+// handOver adds ȳ, summed or broadcast to the shape of v, to the adjoint of v. If this is the first contribution, the
+// shapes are equal and neither y nor v is one of xs, the matrix of ȳ becomes the adjoint of v, and y no longer has an
+// adjoint. After this call, the rule of y must neither read ȳ nor contribute to the adjoint of v.
 func (s *Sweep[T]) handOver(v, y *Var[T]) {
 	from, to := s.node(y), s.node(v)
 	if to != nil && to.bar == nil && !to.requested && !from.requested && v.shape() == y.shape() {

@@ -36,8 +36,8 @@ func Recomputed[T linalg.Float](p func(args []*Var[T]) *Var[T], args ...*Var[T])
 	return t.Record(y, recomputed[T]{p, len(args)}, operands...)
 }
 
-// recomputed is the differentiation rule of Recomputed. The operands are the arguments of the program, followed by the
-// other live variables that it uses.
+// recomputed is the differentiation rule of Recomputed. The operands of the result are the arguments of the program,
+// followed by the other live variables that the program uses.
 type recomputed[T linalg.Float] struct {
 	program func(args []*Var[T]) *Var[T]
 	args    int // number of arguments

@@ -74,8 +74,8 @@ func TestBackwardOverwritesItsDestinations(t *testing.T) {
 	}
 }
 
-// The rule of Add reuses the matrix of ȳ as the adjoint of the first operand. This must not change ȳ if the caller
-// requested ȳ.
+// The rule of Add may reuse the matrix of ȳ as the adjoint of the first operand, but not if the caller requested ȳ:
+// later contributions to the adjoint of the operand would change ȳ.
 func TestAdjointsOfRequestedIntermediateResults(t *testing.T) {
 	var tape Tape[float64]
 	x := tape.Leaf(linalg.Column(3.0))
@@ -185,9 +185,8 @@ func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
 	}
 }
 
-// The third program on a tape reuses the Var structs of the first program. A constant must not require a gradient, even
-// if its struct previously held a leaf. A leaf must not depend on operands, even if its struct previously held a
-// result.
+// The third program on a tape reuses the Var structs of the first program. A constant must not be live, even if its
+// struct previously held a leaf. A leaf must not depend on operands, even if its struct previously held a result.
 func TestLaterProgramsDoNotDependOnEarlierOnes(t *testing.T) {
 	var tape Tape[float64]
 	Exp(tape.Leaf(linalg.Column(1.0)))

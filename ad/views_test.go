@@ -39,7 +39,7 @@ func combine(p float64, a [][]float64, q float64, b [][]float64) (c [][]float64)
 }
 
 // views applies random operations to a [4×3] leaf: nested views, stacks, paddings, sums and broadcasts. It returns the
-// leaf and the results of all operations. The adjoints of many of these variables share memory.
+// leaf and the results of all operations. In Grad, the adjoints of many of these variables share memory.
 func views(rng *rand.Rand, leaf variable) []linear {
 	n := len(leaf.Value.Data)
 	zero := make([]float64, n)
@@ -94,9 +94,8 @@ func views(rng *rand.Rand, leaf variable) []linear {
 }
 
 func TestGradientsOfNestedViews(t *testing.T) {
-	// For a leaf x, the function views returns several variables. Their elements form a vector y = A·x. For F = Σ w ⊙
-	// y² with weights w, and for a direction s, Grad and Backward must return ∇F = 2Aᵀ(w ⊙ y) and ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙
-	// A·s).
+	// For a leaf x, the function views returns several variables. Their elements form a vector y = A·x. For weights w,
+	// a direction s and F = Σ w ⊙ y², Grad and Backward must return ∇F = 2Aᵀ(w ⊙ y) and ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙ A·s).
 	var tape Tape[float64]
 	for seed := range uint64(300) {
 		x, s := linalg.New[float64](4, 3), linalg.New[float64](4, 3)

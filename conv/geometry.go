@@ -116,9 +116,9 @@ func (a axis) outputs(i int) (first, last int) {
 	return first, max(first, min(a.out, d/a.stride+1))
 }
 
-// A run is a sequence of count pixels along an axis, starting at index pixel. One contraction processes these pixels
-// (see kernels.go). If they are output pixels, [first, last) are the taps of the first pixel of the run. If they are
-// input pixels, [first, last) are the output pixels that depend on the first pixel of the run.
+// A run is a sequence of pixels along an axis that one contraction processes (see kernels.go). The field count is their
+// number, and the field pixel is the index of the first. In a run of output pixels, [first, last) are the taps of the
+// first pixel. In a run of input pixels, [first, last) are the output pixels that depend on the first pixel.
 type run struct{ pixel, count, first, last int }
 
 // outputRuns divides output pixels lo to hi−1 into runs and appends the runs to dst. The pixels of a run are neighbours

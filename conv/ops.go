@@ -57,7 +57,7 @@ func gradient[T linalg.Float](y *ad.Var[T], g *Geometry, position int, f form[T]
 	return y.Tape().Record(y, rule[T]{g, position}, delta, w, x, bias)
 }
 
-// A rule is the differentiation rule of the operation that gradient computes. The inner product ⟨δ, W ∗ X⟩ is linear in
+// A rule is the differentiation rule for the result of the function gradient. The inner product ⟨δ, W ∗ X⟩ is linear in
 // each variable. Let y be the gradient of the inner product with respect to one variable, and let ȳ be the adjoint of
 // y. If ȳ replaces this variable, the inner product becomes ⟨ȳ, y⟩. Therefore, the adjoints of the other two variables
 // are gradients of ⟨ȳ, y⟩. The adjoint of the bias is the sum of ȳ over pixels and samples.

@@ -39,8 +39,8 @@ func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (
 }
 
 // Reverse runs the chains backwards from exact draws z [ℓ×B] from the posterior p_θ(z|x), such as the z from which x
-// was simulated. Because E[1/p̂_θ(x)] = 1/p_θ(x), the expectation of log p̂_θ(x) [B] is at least log p_θ(x)
-// (bidirectional Monte Carlo: Grosse, Ghahramani and Adams, 2015).
+// was simulated. It returns the chains' final states and estimates log p̂_θ(x) [B], whose expectation is at least log
+// p_θ(x), because E[1/p̂_θ(x)] = 1/p_θ(x) (bidirectional Monte Carlo: Grosse, Ghahramani and Adams, 2015).
 func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand) (
 	end *Particles[T], logEstimates []float64, err error) {
 	return a.run(ctx, z, streams, func(i int) int { return a.Steps - i })

@@ -151,8 +151,8 @@ func TestAISReturnsAnErrorIfItCannotStart(t *testing.T) {
 	}
 }
 
-// Each leapfrog step evaluates the target once. The third of nine kernels makes evaluations 8 to 10. Evaluation 9
-// cancels the context, so this kernel must be the last to run.
+// The target is evaluated once for the initial states and three times per kernel, so the third of nine kernels makes
+// evaluations 8 to 10. Evaluation 9 cancels the context, so this kernel must be the last to run.
 func TestCancelledAISReturnsAnError(t *testing.T) {
 	for name, call := range map[string]func(ctx context.Context, a *hvae.AIS[float64]) error{
 		"Forward": func(ctx context.Context, a *hvae.AIS[float64]) error {

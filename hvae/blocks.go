@@ -78,8 +78,8 @@ func (b *Block[T]) Noise(rows, L int) *ad.Var[T] {
 	return b.constant(m)
 }
 
-// A Bound returns an estimate of a lower bound on log p_θ(x) [1×B], such as Sample.LogEstimate, for the columns of b.
-// It must be safe for concurrent use, and depend only on the parameters, the columns and the random streams of b.
+// A Bound estimates a lower bound on log p_θ(x) for each column of b [1×B], for example with Sample.LogEstimate. It
+// must be safe for concurrent use, and depend only on the parameters, the columns and the random streams of b.
 type Bound[T linalg.Float] func(b *Block[T]) *ad.Var[T]
 
 // row returns bound(b). It panics unless the result is [1×B].
@@ -116,9 +116,9 @@ func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f fun
 	return err
 }
 
-// Evaluate returns the value of a bound for each column of the batch, and the mean of these values; see Each. It
-// returns an error if ctx is done before all blocks are computed, or if the mean is not finite. In the latter case, the
-// returned slice is still valid, and the error names the first operation whose result is not finite.
+// Evaluate computes a bound in blocks, as Each does, and returns its mean over the batch and its value for each column.
+// It returns an error if ctx is done before all blocks are computed, or if the mean is not finite. In the latter case,
+// values is still valid, and the error names the first operation whose result is not finite.
 func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (
 	mean float64, values []float64, err error) {
 	p := evaluation[T](batch, seed)

@@ -346,7 +346,7 @@ func (uniformPrior) LogJoint(y *ad.Var[float64]) *ad.Var[float64] {
 }
 
 // The support of z is a square of area 144 that contains nearly all of the mass of N(z | 0, I), so log p(x) ≈ log 1/144
-// = −4.970. Using Constrain instead of Bounded would give a wrong estimate without an error.
+// = −4.970. Using Constrain instead of Bounded would silently give a wrong estimate.
 func ExampleBounded() {
 	var tape ad.Tape[float64]
 	noise := tape.Matrix(2, 10_000)

@@ -39,8 +39,8 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 // of −log(mean of 1/p̂_θ(x)) is an upper bound on log p_θ(x), even if the draws are not independent.
 //
 // For normal distributions, 1/p̂_θ(x) has infinite variance if, in some direction, the variance of (z_K, ρ_K) from HIS
-// is at least twice the variance of p_θ(z|x) N(ρ|0, I). So choose a narrow q⁰. ReverseHIS misses regions of q⁰ that
-// contain no exact draw.
+// is at least twice the variance of p_θ(z|x) N(ρ|0, I). So choose a narrow q⁰. The estimate misses a region if HIS
+// moves draws from q⁰ there but no exact draw lies in it.
 func ReverseHIS[T linalg.Float](f *Flow[T], prior Density[T], z, rho *ad.Var[T]) Sample[T] {
 	mustNotBeNil("ReverseHIS: the variational prior", prior == nil)
 	end := Phase[T]{z, rho}

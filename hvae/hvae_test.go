@@ -91,7 +91,7 @@ func TestTailShapeAgreesWithAnotherImplementation(t *testing.T) {
 }
 
 // k̂ must be +Inf if the largest weight dwarfs the rest of the tail, and −Inf if all weights are equal. It must be NaN
-// for fewer than 100 draws, or if the largest value below the tail is equal to the first quartile of the tail.
+// for fewer than 100 draws, or if the first quartile of the tail is equal to the largest weight outside the tail.
 func TestTailShapeOfDegenerateWeights(t *testing.T) {
 	inf := math.Inf(1)
 	for _, c := range []struct {

@@ -23,17 +23,17 @@ type Evidence struct {
 	// TailShape is the shape k̂ of a generalised Pareto distribution fitted to the tail, which consists of the min(L/5,
 	// 3√L) largest p̂ᵢ (Vehtari et al., Pareto smoothed importance sampling, 2024). For k̂ > ½, p̂ has infinite variance.
 	// TailShape is −Inf if the tail is constant to within 0.1 %, and +Inf if the largest p̂ᵢ is more than e⁷⁰⁰ times the
-	// first quartile of the tail. It is NaN if L < 100, if Log is infinite, or if a p̂ᵢ below the tail is equal to this
-	// quartile.
+	// first quartile of the tail. It is NaN if L < 100, if Log is infinite, or if this quartile is equal to a p̂ᵢ
+	// outside the tail (a tie).
 	TailShape      float64
 	EffectiveDraws float64 // (Σ p̂ᵢ)²/Σ p̂ᵢ², from 1 (one draw dominates) to L (all p̂ᵢ are equal); 0 if Log is infinite
 	Draws          int     // L
 	Diverged       int     // number of diverged draws
 }
 
-// TailLimit returns the largest TailShape for which an estimate is reliable, min(1 − 1/log₁₀ L, 0.7), for example 0.667
-// for L = 1,000. If TailShape is greater than 0.7, no practical L suffices. Vehtari et al. (2024) state this limit for
-// smoothed p̂ᵢ. ImportanceEstimate does not smooth them, so its StandardError is reliable only if TailShape < ½.
+// TailLimit returns min(1 − 1/log₁₀ L, 0.7), the largest TailShape for which an estimate from smoothed p̂ᵢ is reliable
+// (Vehtari et al., 2024). For L = 1,000, it is 0.667. If TailShape is greater than 0.7, no practical L suffices.
+// ImportanceEstimate does not smooth the p̂ᵢ, so its StandardError is reliable only if TailShape < ½.
 func (e Evidence) TailLimit() float64 { return min(1-1/math.Log10(float64(e.Draws)), 0.7) }
 
 // ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L ≥ 1 draws of log p̂_θ(x) (Burda,
@@ -66,10 +66,10 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 }
 
 // ReverseEstimate returns the estimate −log mean(1/p̂_θ(x)) of log p_θ(x), given log p̂_θ(x) from ReverseHIS or
-// AIS.Reverse. The argument momenta is the number of adjacent estimates for each exact draw z. ReverseEstimate first
-// averages 1/p̂_θ(x) over these estimates, because only different draws z are independent. In the result, Draws is the
-// number of draws z, TailShape and EffectiveDraws describe the averages of 1/p̂_θ(x), and the expectation of ELBO is
-// also an upper bound on log p_θ(x). An estimate of NaN counts as 1/p̂_θ(x) = 0.
+// AIS.Reverse. For each exact draw z, logEstimates contains momenta adjacent values. ReverseEstimate first averages
+// 1/p̂_θ(x) over these values, because only different draws z are independent. In the result, Draws is the number of
+// draws z, TailShape and EffectiveDraws describe these averages, and the expectations of Log and ELBO are both upper
+// bounds on log p_θ(x). An estimate of NaN counts as 1/p̂_θ(x) = 0.
 func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 	if momenta < 1 || len(logEstimates)%momenta != 0 {
 		misuse("ReverseEstimate: %d estimates do not fit %d momenta for each z", len(logEstimates), momenta)
@@ -95,10 +95,11 @@ func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 // of the gradient falls as 1/√L (Rainforth et al., Tighter variational bounds are not necessarily better, 2018). For L
 // = 1, the result is log p̂.
 //
-// Training with the ELBO decreases KL(q‖p), where q is the distribution of z_K and ρ_K, but an estimate of the evidence
-// needs about exp(KL(p‖q)) draws (Chatterjee and Diaconis, 2018). The gap of ImportanceBound is about Var(p̂/p)/2L for
-// large L (Domke and Sheldon, 2018); bound_test.go has an example. So train a model by the bound that gives the best
-// held-out evidence in the same time. To estimate the evidence of a given model, train the flow by ImportanceBound.
+// Training with the ELBO decreases KL(q‖p), where q is the distribution of (z_K, ρ_K) and p = p_θ(z|x) N(ρ|0, I), but
+// an estimate of the evidence needs about exp(KL(p‖q)) draws (Chatterjee and Diaconis, 2018; bound_test.go has an
+// example). For large L, the expected bound is about Var(p̂/p_θ(x))/(2L) below log p_θ(x) (Domke and Sheldon, 2018). So
+// train a model by the bound that gives the best held-out evidence for the same training time. To estimate the evidence
+// of a given model, train the flow by ImportanceBound.
 func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] {
 	B, t := logEstimates.Cols()/L, logEstimates.Tape()
 	l, largest := ad.Reshape(logEstimates, B, L), t.Matrix(B, 1)

@@ -16,7 +16,7 @@ type Param[T linalg.Float] struct {
 // Params is a list of parameters. The zero value is an empty list.
 type Params[T linalg.Float] []*Param[T]
 
-// Add appends a parameter with the given name and a copy of the initial value, and returns it.
+// Add appends a parameter with the given name, whose value is a copy of start, and returns the new parameter.
 func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 	p := &Param[T]{Name: name, Value: start.Clone()}
 	*ps = append(*ps, p)

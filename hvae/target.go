@@ -4,8 +4,8 @@
 //
 // A flow is a sequence of steps of Hamiltonian dynamics. It moves draws from a simple distribution, the variational
 // prior, towards the posterior of a latent variable z, given data x. The flow gives unbiased estimates of the evidence
-// p_θ(x) and a lower bound on log p_θ(x), which training maximises. Start with the examples in example_test.go. Package
-// hvaetest helps to test targets, flows and priors.
+// p_θ(x) and a lower bound on log p_θ(x). Training maximises this bound. Start with the examples in example_test.go.
+// Package hvaetest helps to test targets, flows and priors.
 //
 // All variables are matrices on a tape (package ad). For B samples in ℓ dimensions, z and the momentum ρ are [ℓ×B], and
 // densities are [1×B], with one column per sample. Step sizes are [1×ℓ], or [K×ℓ] for K steps. Functions panic if
@@ -45,7 +45,7 @@ func PotentialGradient[T linalg.Float](target Target[T], z *ad.Var[T]) *ad.Var[T
 	return gradU
 }
 
-// evaluate returns ∇U_θ(z|x) [ℓ×B] and log p_θ(x, z) [1×B], with one call to LogJoint unless target is a ClosedForm.
+// evaluate returns ∇U_θ(z|x) [ℓ×B] and log p_θ(x, z) [1×B], both from one LogJoint call unless target is a ClosedForm.
 func evaluate[T linalg.Float](target Target[T], z *ad.Var[T]) (gradU, logJoint *ad.Var[T]) {
 	if _, ok := target.(ClosedForm[T]); ok {
 		return PotentialGradient(target, z), logJointOf(target, z)

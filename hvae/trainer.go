@@ -39,10 +39,10 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 // Steps returns the number of steps taken.
 func (t *Trainer[T]) Steps() int { return t.steps }
 
-// Step estimates the mean bound over a batch and its gradient, and updates the parameters. It returns an error and
-// changes nothing if ctx is done, if the bound or its gradient is not finite, or if the bound does not depend on one of
-// the trainer's parameters. Step checks ctx before each block. It checks the dependence on parameters only in the first
-// block of the first step. If a value is not finite, the error names the first operation that produced one.
+// Step updates the parameters with the gradient of the mean bound over a batch, and returns this mean. It returns an
+// error and changes nothing if ctx is done, if the bound or its gradient is not finite, or if the bound does not depend
+// on one of the trainer's parameters. Step checks ctx before each block. It checks the dependence on parameters only in
+// the first block of the first step. If a value is not finite, the error names the first operation that produced one.
 func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err error) {
 	count := t.count(batch)
 	step := pass[T]{batch, random.NewBatch(t.Seed, "algorithm 2 step", t.steps), t.params}

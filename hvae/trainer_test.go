@@ -43,7 +43,7 @@ func sampled(theta *hvae.Param[float64]) hvae.Bound[float64] {
 }
 
 // In float32, 1e8 + 1 = 1e8. Adding the numbers in slopes from left to right therefore gives 2, but most other orders
-// give a different sum. The parameter is so large that several goroutines add its gradients.
+// give a different sum. The parameter has so many elements that several goroutines add its gradients.
 func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
 	slopes, theta := []float32{1e8, 1, -1e8, 1, 1}, make([]float32, 100_000)
 	theta[0] = 1
@@ -67,8 +67,8 @@ func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
 	}
 }
 
-// The bound of column j is (7 + 2j)(θ₁ + θ₂), where θ = (2, 3). For each batch and block size, each element of the
-// gradient must be the mean of 7 + 2j, and the bound must be five times this mean, regardless of earlier batches.
+// The bound of data column j is (7 + 2j)(θ₁ + θ₂), where θ = (2, 3). For each batch and block size, each element of the
+// gradient must be the batch's mean of 7 + 2j, and the bound must be five times this mean, whatever the batches before.
 func TestStepAveragesOverBatchesAndBlocksOfAnySize(t *testing.T) {
 	data := linalg.Of(2, 7, []float64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13})
 	for _, size := range []int{0, 1, 2, 5, 7, 100} {
@@ -201,8 +201,8 @@ func TestNoiseIsSeparateForColumnsStepsSeedsAndEvaluations(t *testing.T) {
 	}
 }
 
-// If the context is done before a call or in the first block, the trainer must neither change nor compute further
-// blocks.
+// If the context is done before a call or is cancelled in the first block, the trainer must compute no further blocks,
+// and its state must not change.
 func TestCancelledCallDoesNotChangeState(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for name, call := range map[string]func(tr *hvae.Trainer[float64], ctx context.Context) error{

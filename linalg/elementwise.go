@@ -156,11 +156,11 @@ func SigmoidGradient[T Float](dst, g, s Matrix[T]) {
 }
 
 // Adamax performs one step of the Adamax optimiser (Kingma and Ba, 2014, algorithm 2) on the calling goroutine. Given
-// the gradient g, it updates the parameters p and the moving averages m and u:
+// the gradient g, it updates the parameters p by gradient ascent, and the moving averages m and u:
 //
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   p ← p + rate·m/(u + ε).
 //
-// All four slices must have the same length.
+// In step t, rate must include the bias correction 1/(1 − β₁ᵗ). All four slices must have the same length.
 func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 	if n := len(p); len(m) != n || len(u) != n || len(g) != n {
 		panic(fmt.Sprintf("linalg: Adamax: the lengths %d, %d, %d and %d are not equal", n, len(m), len(u), len(g)))

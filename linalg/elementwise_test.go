@@ -100,8 +100,8 @@ func operations[T Float]() []operation[T] {
 	}
 }
 
-// checkElementwise compares all elementwise operations on a, b and c with their formulas. It performs each operation
-// first into a separate matrix and then in place, in each operand that has the shape of the result.
+// checkElementwise compares all elementwise operations on a, b and c with their formulas. The destination is first a
+// separate matrix and then, in turn, each operand that has the shape of the result.
 func checkElementwise[T Float](t *testing.T, a, b, c Matrix[T]) {
 	t.Helper()
 	for _, op := range operations[T]() {
@@ -209,8 +209,8 @@ func testOperations[T Float](t *testing.T) {
 	}
 }
 
-// Sum must add the elements of a row from left to right, and rows from top to bottom. AddSum and AddMulSum must add
-// the complete sum of a row to the destination.
+// Sum must add the elements of a row from left to right, and rows or row sums from top to bottom. AddSum and AddMulSum
+// must add the complete sum of a row to the destination.
 func TestSumsHaveAFixedOrder(t *testing.T) {
 	onEachLevel(t, testOrder[float32], testOrder[float64])
 }

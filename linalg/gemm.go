@@ -10,11 +10,11 @@ import (
 //
 //	C_g [Rows×Cols] = Bias + Σ_s A_s [Rows×Steps] · B_{s,g} [Steps×Cols]
 //
-// The contraction has one result C_g for each group g < Groups. The sum has a term for each segment s. Dense layers,
-// convolutions and their gradients have this form. A dense layer has one segment and one group. In a convolution, the
-// groups are neighbouring pixels of the result, which use the same weights A, and the segments are parts of the
-// convolution kernel. In the gradient with respect to the weights, the groups are rows of the convolution kernel, and
-// the segments are pixels. A step p multiplies column p of A_s by row p of B_{s,g}.
+// The contraction has one result C_g for each group g < Groups. The sum has a term for each segment s. Step p of a
+// segment multiplies column p of A_s by row p of B_{s,g}. Dense layers, convolutions and their gradients have this
+// form. A dense layer has one segment and one group. In a convolution, the groups are neighbouring pixels of the
+// result, which use the same weights A, and the segments are parts of the convolution kernel. In the gradient with
+// respect to the weights, the groups are rows of the convolution kernel, and the segments are pixels.
 //
 // The terms of each element of C are added in a fixed order: first the bias, then the products in the order of the
 // segments and, within each segment, in the order of the steps. If Add is set, the complete sum is then added to the
@@ -73,8 +73,8 @@ func matMulTB[T Float](dst, a, b Matrix[T], scratch []T, add bool) {
 	product(dst, bt, Contraction[T]{A: a.Data, ARow: a.Cols, AStep: 1, Add: add})
 }
 
-// product sets dst to A·b + Bias, where A and Bias are operands of the contraction c. If c.Add is set, it adds A·b to
-// dst instead. It sets the fields of c that describe dst and b, and divides the rows of dst among the cores.
+// product sets dst to A·b + Bias or, if c.Add is set, adds A·b to dst. The caller sets the fields of c that describe A
+// and Bias, and product sets those that describe dst and b. It divides the rows of dst among the cores.
 func product[T Float](dst, b Matrix[T], c Contraction[T]) {
 	c.Rows, c.Cols, c.Steps, c.Groups = dst.Rows, dst.Cols, b.Rows, 1
 	c.C, c.CRow = dst.Data, dst.Cols
@@ -88,10 +88,10 @@ func product[T Float](dst, b Matrix[T], c Contraction[T]) {
 	For(c.Rows, grain, func(lo, hi int) { productRows(shared, lo, hi) })
 }
 
-// The function productRows computes a sum Σ_p A[i,p]·b[p,j] in blocks of kBlock terms, so that the elements of A and b
-// stay in the first-level cache and on few memory pages. If A is transposed, the elements of a row of A are in
-// different cache lines, so a block has only kBlockDown terms. The division into blocks affects rounding. To keep
-// results reproducible, it does not depend on the number of goroutines.
+// The function productRows computes a sum Σ_p A[i,p]·b[p,j] in blocks of terms, so that the elements of A and b stay in
+// the first-level cache and on few memory pages. A block has kBlock terms, but only kBlockDown terms if A is
+// transposed, because the elements of a row of A are then in different cache lines. The block size affects rounding. It
+// does not depend on the number of goroutines, so results are reproducible.
 const kBlock, kBlockDown = 192, 64
 
 // productRows computes rows lo to hi−1 of the result of the function product, in blocks of kBlock or kBlockDown steps.

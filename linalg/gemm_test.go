@@ -85,8 +85,8 @@ func TestAddMatMulTBAddsTheCompleteSum(t *testing.T) {
 	}
 }
 
-// Each element of a product must have the same bits regardless of the number of goroutines and the other elements
-// computed in the same call, even if the sum of products is divided into blocks.
+// Each element of a product must have the same bits regardless of the number of goroutines and of which other elements
+// the same call computes, even if the sum of products is divided into blocks.
 func TestLongSumsHaveTheSameBitsOnEveryPath(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	const m, n, k = 150, 103, 3*kBlock + 5 // at least two goroutines

@@ -15,9 +15,9 @@ var busy atomic.Int32
 // to hi-1. The calls run on up to GOMAXPROCS goroutines. For returns when all calls have returned.
 //
 // The argument grain is the smallest number of indices that justifies a goroutine. If n < 2·grain, if grain is 0, or if
-// other calls to For already occupy all cores, For runs a single chunk on the calling goroutine. Nested loops are
-// therefore cheap. Otherwise, each chunk has at least grain indices. The bounds lo and hi depend on the number of cores
-// and their load. For reproducible results, the computation for an index must not depend on lo or hi.
+// other calls to For already occupy all cores, For runs a single chunk on the calling goroutine, so nested loops are
+// cheap. Otherwise, each chunk has at least grain indices. The bounds lo and hi depend on the number of cores and on
+// the other calls in progress. For reproducible results, the computation for an index must not depend on lo or hi.
 //
 // If body panics, For waits for all chunks. It then panics with the same value or, if body panicked on a goroutine
 // other than the caller's, with an error that contains the value and the stack trace of that goroutine.

@@ -9,7 +9,7 @@ import (
 
 // Sum sets dst to the sum of a over each axis along which dst has length 1. A column dst [m×1] receives the sums of the
 // rows, a row dst [1×n] receives the sums of the columns, and dst [1×1] receives the sum of all elements. If the shapes
-// are equal, Sum copies a. Sum adds the elements of a row from left to right, and rows from top to bottom.
+// are equal, Sum copies a. Sum adds the elements of a row from left to right, and rows or row sums from top to bottom.
 func Sum[T Float](dst, a Matrix[T]) {
 	if !dst.Shape().broadcastsTo(a.Shape()) {
 		panic(fmt.Sprintf("linalg: Sum: cannot sum %v to %v", a.Shape(), dst.Shape()))
@@ -26,8 +26,9 @@ func Sum[T Float](dst, a Matrix[T]) {
 	}
 }
 
-// MulSum sets dst to the sum of a ⊙ b over each axis along which dst has length 1, as Sum does, but without storing the
-// product. The operands are broadcast as in Mul. If dst has one element, it receives the dot product.
+// MulSum sets dst to the sum of a ⊙ b over each axis along which dst has length 1. It adds in the same order as Sum,
+// and does not store the product. The operands are broadcast as in Mul. If dst has one element, it receives the dot
+// product.
 //
 // If y = a ⊙ b and g is the gradient with respect to y, MulSum(da, g, b) sets da to the gradient with respect to a.
 func MulSum[T Float](dst, a, b Matrix[T]) {

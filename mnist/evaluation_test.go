@@ -36,8 +36,8 @@ func closeTo(a, b eval.Number) bool {
 	return a != a && b != b || math.Abs(float64(a-b)) <= 1e-4
 }
 
-// runEval returns the evaluation that eval prints as JSON. It also runs eval without -json on a different number of
-// cores. The printed text must begin with the name of the model and end with the results.
+// runEval returns the evaluation that eval prints as JSON. It also runs eval without -json, on a different number of
+// cores, and checks that the text begins with the name of the model and ends with the same results.
 func runEval(t *testing.T, name string, flags ...string) evaluation {
 	t.Helper()
 	args := append([]string{"eval"}, flags...)

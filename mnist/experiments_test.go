@@ -11,7 +11,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// These tests check the numbers in results/README.md that come from the experiments in results/expectations.txt.
+// These tests check the numbers in results/README.md from the experiments described in results/expectations.txt.
 
 // A trainedModel is a model from an experiment. Its per-image values are in the order of the test images.
 type trainedModel struct {
@@ -22,7 +22,7 @@ type trainedModel struct {
 	S           float64   // learned s, or 0 if the α_k determine s
 }
 
-// An arm is a list of models that share their settings. The order of the seeds is the same in all arms.
+// An arm is a list of models that differ only in their seeds. The seeds are in the same order in all arms.
 type arm []trainedModel
 
 func readArms(t *testing.T, file string) map[string]arm {

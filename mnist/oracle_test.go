@@ -29,8 +29,8 @@ func parts(n int, seed uint64) (training, validation []int) {
 // A minibatch holds binary images [784×B] and their noise [ℓ×B].
 type minibatch struct{ x, epsilon, gamma0 linalg.Matrix[float32] }
 
-// drawBatch returns a minibatch of the images with the given indices. For image i in column j, the pixels are drawn
-// from pixels(j, i), and the noise from noise(j, i).
+// drawBatch returns a minibatch of the images with the given indices. For image i in column j, the generator pixels(j,
+// i) draws the pixels, and the generator noise(j, i) draws the noise.
 func drawBatch(images data.Images, which []int, latent int, pixels, noise func(j, i int) *rand.Rand) (b minibatch) {
 	b.x = linalg.New[float32](784, len(which))
 	b.epsilon, b.gamma0 = linalg.New[float32](latent, len(which)), linalg.New[float32](latent, len(which))

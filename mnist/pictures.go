@@ -59,7 +59,7 @@ func sample(_ context.Context, args []string, _, _ io.Writer) error {
 const aboutReconstruct = `Draws test digits and their reconstructions. From top to bottom, the rows of the picture are the images, the pixel
 probabilities at the mean of the variational prior, and the pixel probabilities at the positions z_0 … z_K of the flow.`
 
-// reconstruct runs the reconstruct command. It draws z_0 from the variational prior. Only an HVAE has z_1, …, z_K.
+// reconstruct runs the reconstruct command. The flow starts at z_0, a draw from the variational prior; a VAE has K = 0.
 func reconstruct(_ context.Context, args []string, _, stderr io.Writer) error {
 	var p pictureFlags
 	var folder string
@@ -110,8 +110,8 @@ func noise(t *ad.Tape[float32], rng *rand.Rand, rows, cols int) *ad.Var[float32]
 	return t.Const(m)
 }
 
-// contact returns a PNG of a contact sheet with the given number of digits per row. The digits, row by row, are the
-// columns of the given matrices [784×n], which contain values from 0 (black) to 1 (white).
+// contact returns a PNG of a contact sheet with the given number of digits per row. Each column of the matrices [784×n]
+// is a digit, with values from 0 (black) to 1 (white). The digits fill the sheet row by row.
 func contact(columns int, digits ...linalg.Matrix[float32]) []byte {
 	const scale, gap, margin = 2, 4, 8 // in pixels
 	const pitch = data.Side*scale + gap

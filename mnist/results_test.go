@@ -138,7 +138,7 @@ func TestTablesInTheREADMEMatchTheResults(t *testing.T) {
 		noError(t, err)
 		return fmt.Sprintf(" %d | %s | %s |", r.epochs, eval.PlusMinus(r.ELBO, r.ELBOSD), eval.PlusMinus(r.NLL, r.NLLSD))
 	}
-	// The function published drops standard deviations, so the loop reads publishedCSV.
+	// The loop reads publishedCSV itself, because published() drops the standard deviations.
 	for line := range strings.Lines(publishedCSV) {
 		if f := strings.Split(strings.TrimSpace(line), ","); f[0] == "vae" {
 			shows(t, resultsREADME, "| %s | %s | -%s ± %s | %s ± %s |%s", f[1], f[2], f[3], f[4], f[5], f[6], run("full/vae-"+f[1]))

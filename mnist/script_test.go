@@ -26,12 +26,12 @@ import (
 // that contains the dataset "images" (120 training, 24 validation and 6 test images). Each line is a command:
 //
 //	mnist ARGS                run the program, which must exit with status 0
-//	status N mnist ARGS       the program must exit with status N
-//	refused N mnist ARGS      it must also print only one line on stderr, apart from notes, and change no file
+//	status N mnist ARGS       run the program, which must exit with status N
+//	refused N mnist ARGS      like status; the program must also print only notes and one line, on stderr, and change no file
 //	at TEXT: COMMAND; …       execute the commands when the next run prints TEXT; the command interrupt cancels this run
 //	stdout, stderr REGEXP     the output of the last run of the program must match
-//	same A B                  the files A and B, or all files in the folders A and B, must be equal except times
-//	COMMAND                   any other line is a command of the shell
+//	same A B                  the files A and B, or all files in the folders A and B, must be equal, except for times
+//	COMMAND                   run any other line as a shell command
 //
 // $TRAIN stands for the train command with the flags of a short run, and $HVAE for the flags of an HVAE.
 func TestScripts(t *testing.T) {

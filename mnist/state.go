@@ -19,7 +19,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// The names of the files in a run's folder. The program can restore all the others from stateFile.
+// The names of the files in a run's folder. The program can restore the other files from stateFile.
 const (
 	stateFile   = "state.gob.gz"
 	modelFile   = "model.safetensors" // weights after the best epoch

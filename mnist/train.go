@@ -28,7 +28,7 @@ For example, these commands train an HVAE for ten epochs, and continue for ten m
   mnist train -model hvae -K 5 -tempering free -vary-eps -epochs 10 -out runs/hvae
   mnist train -resume -epochs 20 -out runs/hvae`
 
-// settingsFlags defines the flags for the settings of a run. Their default values are the values in s.
+// settingsFlags defines flags that set the fields of s. Their default values are the current values in s.
 func settingsFlags(f *flag.FlagSet, s *model.Settings) {
 	f.StringVar(&s.Kind, "model", s.Kind, "`model`: vae or hvae")
 	f.IntVar(&s.K, "K", s.K, "`number` of leapfrog steps of an HVAE (required for -model hvae)")
@@ -116,7 +116,7 @@ func given(f *flag.FlagSet, names ...string) (found bool) {
 }
 
 // changed applies the flags on the command line to the settings s of a resumed run and returns the result. It returns
-// an error if a flag changes a setting that affected past epochs.
+// an error if a flag changes a setting other than -epochs, -patience, -lr, -data or -recompute.
 func changed(s model.Settings, f *flag.FlagSet) (model.Settings, error) {
 	saved := flag.NewFlagSet("", flag.ContinueOnError)
 	settingsFlags(saved, &s)
@@ -152,9 +152,9 @@ type trainingRun struct {
 	sum    float64 // training ELBO, summed over these images
 }
 
-// newRun returns a new run or, if s was read from a file, the run resumed from that state. Settings of a resumed run
-// may differ from the settings of its past epochs, but only if they do not affect these epochs. newRun returns an error
-// if the settings do not fit the dataset, or if the earlier epochs of a resumed run used different images.
+// newRun returns a new run or, if s was read from a file, the run resumed from that state. The settings of a resumed
+// run may differ from the saved ones only where the function changed allows it. newRun returns an error if the settings
+// do not fit the dataset, or if the run being resumed used a different dataset.
 func newRun(folder string, s state, set data.Set) (*trainingRun, error) {
 	if s.file != nil && s.DataSHA256 != set.SHA256 {
 		return nil, fmt.Errorf("the images differ from the dataset %.40q of the run: specify the folder of this dataset with -data", s.Data)

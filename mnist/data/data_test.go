@@ -49,7 +49,8 @@ func folder(t *testing.T, files map[string][]byte) (path string) {
 	return path
 }
 
-// In all tests, two small files replace MNIST's files. They contain nine training images and two test images.
+// In all tests, idx(9) and idx(2) are accepted as MNIST's training and test files. They contain nine training images
+// and two test images.
 func init() {
 	trainFile.digest, testFile.digest = digestOf(idx(9)), digestOf(idx(2))
 	mnistDigest = digestOf(append(idx(9), idx(2)...))

@@ -73,8 +73,8 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 	return r, nil
 }
 
-// Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n], with a random stream for each image. Each
-// column of z is thus an exact draw from the posterior p_θ(z|x).
+// Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n], so each column of z is an exact draw from the
+// posterior p_θ(z|x). Each image has its own random stream.
 func Simulate(c model.Checkpoint, n int, stream func(image int) *rand.Rand) (x, z matrix) {
 	x, z = linalg.New[float32](pixels, n), linalg.New[float32](c.Config.Latent, n)
 	streams := make([]*rand.Rand, n)

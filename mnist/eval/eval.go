@@ -75,16 +75,15 @@ type Options struct {
 	Samples int    // number of importance samples for each image
 	Runs    int
 
-	// Annealed importance sampling (hvae.AIS) does not use the flow, so it is an independent check on the flow's
-	// estimates.
+	// Settings of annealed importance sampling (hvae.AIS). It does not use the flow, so it is an independent check on
+	// the flow's estimates.
 	Steps  int // K, the number of steps from the encoder's variational prior to the posterior
 	Chains int // number of Markov chains for each image; if it is 0, no bounds are computed
 }
 
-// Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if ctx is done, or if the
-// ELBO or the NLL is infinite. If o.Chains is positive, Evaluate tunes the step sizes of the chains on validation
-// images taken from the training images of o.Set. If o.Set is nil, it tunes them on simulated images other than those
-// evaluated.
+// Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if ctx is done, if the
+// ELBO is infinite, or if the NLL is not finite. If o.Chains is positive, Evaluate first tunes the step sizes of the
+// chains on the validation images in o.Set.Train or, if o.Set is nil, on simulated images other than those evaluated.
 func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writer) (Evaluation, error) {
 	began := time.Now()
 	estimates, err := estimateAll(ctx, &estimator{model: c, Options: o}, stderr)

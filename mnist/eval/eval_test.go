@@ -86,8 +86,8 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	}
 }
 
-// Without a flow, p̂ must be p(x, z)/q(z|x) for all momenta, where z is the exact draw from the posterior at which all
-// paths end.
+// All reverse paths must end at z, the exact draw from the posterior. Without a flow, p̂ must then be p(x, z)/q(z|x) for
+// all momenta.
 func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 	x, z := Simulate(checkpoint(vae), 1, stream)
 	e := &estimator{model: checkpoint(vae), Options: Options{Samples: 50}}

@@ -74,7 +74,7 @@ func (f *formula) shift(a *value, n int) *value {
 // choose returns a in the elements where x < y, and b in all other elements, including those where x or y is NaN.
 func (f *formula) choose(x, y, a, b *value) *value { return f.op("choose", x, y, a, b) }
 
-// emit emits the operations. The outputs stay in their registers.
+// emit emits the code of all operations. The code does not reuse the registers of the outputs.
 func (f *formula) emit(outputs ...*value) {
 	for _, v := range outputs {
 		v.readers++
@@ -135,9 +135,9 @@ func (f *formula) release(arguments []*value) {
 	}
 }
 
-// instruction emits the instruction d = x ∘ y with the given name in the table vectorInstructions. On amd64, the
-// argument form replaces the digits 231 in the name. With AVX-512, if y is a constant, the instruction reads it from
-// memory.
+// instruction emits the instruction d = x ∘ y with the given name in the table vectorInstructions. In the amd64 name of
+// a multiply-add, the argument form replaces the operand order 231. With AVX-512, if y is a constant, the instruction
+// reads it from memory.
 func (f *formula) instruction(name, form string, x int, y *value, d int) {
 	if f.architecture == arm64 {
 		f.vector(name, x, f.read(y), d)
@@ -168,7 +168,8 @@ func (f *formula) overwrite(v *value) int {
 	return d
 }
 
-// emitMultiplyAdd emits v = c ± a·b. The instruction overwrites c or, on amd64, sometimes a factor.
+// emitMultiplyAdd emits v = c ± a·b. The instruction overwrites c or, on amd64, a factor if c is a constant or is
+// needed later.
 func (f *formula) emitMultiplyAdd(v, a, b, c *value) {
 	if b.constant != nil || !overwrites(a) && overwrites(b) {
 		a, b = b, a // prefer to overwrite a constant or a value that is not needed any more

@@ -15,7 +15,7 @@ var (
 	log2Low  = map[int]float64{4: math.Ln2 - 0.693147182464599609375, 8: 2.319046813846299558e-17}
 
 	// eʳ = 1 + r + r²·Σ_i expSeries[i]·rⁱ for |r| ≤ ½ log 2. These minimax polynomials were computed with the Remez
-	// algorithm. The relative error of eʳ in exact arithmetic is at most 4.3e-9 (float32) and 1.5e-17 (float64).
+	// algorithm. Without rounding, the relative error of eʳ would be at most 4.3e-9 (float32) and 1.5e-17 (float64).
 	expSeries = map[int][]float64{
 		4: {0.4999999403953552, 0.1666651964187622, 0.04166839271783829, 0.008368780836462975, 0.0013814466074109077},
 		8: {0.5000000000000001, 0.16666666666666674, 0.04166666666662416, 0.008333333333322217, 0.0013888888917198547,
@@ -82,7 +82,8 @@ func (f *formula) exp(x *value) *value {
 	n, rest, bits := f.reduce(x, 2*exponentBias[f.size])
 	r := f.fnma(n, f.float(log2Low[f.size]), rest)
 	y := f.polynomial(append([]float64{1, 1}, expSeries[f.size]...), r)
-	// A biased exponent, shifted left into the exponent field, gives the bits of a power of 2.
+	// The code splits bits, which holds 2·bias + n, into the biased exponents of 2^⌊n/2⌋ (half) and 2^⌈n/2⌉ (rest).
+	// Shifted left into the exponent field, they are the bits of these powers of 2.
 	half := f.shift(bits, -1)
 	rest = f.subInt(bits, half)
 	y = f.mul(y, f.shift(half, mantissaBits[f.size]))

@@ -104,8 +104,8 @@ func TestWordsMatchTheirComments(t *testing.T) {
 	}
 }
 
-// TestAVX2KernelsUseNoAVX512Registers checks that the kernels in the AVX2 table use no AVX-512 registers, which would
-// crash the program on a processor without AVX-512.
+// TestAVX2KernelsUseNoAVX512Registers checks that no kernel in the AVX2 table uses AVX-512 registers. Such a kernel
+// would crash the program on a processor without AVX-512.
 func TestAVX2KernelsUseNoAVX512Registers(t *testing.T) {
 	generated := files()
 	checked := 0

@@ -4,8 +4,8 @@ package main
 // minibatch. Products and sums are rounded separately, so the results are bit-identical to the results of plain Go.
 //
 // On amd64, all row kernels use AVX2, because most loads of wider vectors would cross a boundary between cache lines.
-// They do not use masks, because the load of a row would overlap the masked store of the preceding row, and would
-// have to wait until the store has completed.
+// They do not use masks: the masked store at the end of a row would span the start of the next row, so the load of the
+// next row would have to wait until the store has completed.
 
 // A rowKernel describes a row kernel. The field doc is a formula, in which x_i is row i of the operand x, or element i
 // if x is a column.
@@ -151,9 +151,9 @@ func (w *assembler) addColumns(n int) {
 		w.addFourColumns()
 		return
 	}
-	// Register p + i holds products. With two lanes, these are the products of row 2s + i when the code adds to the
-	// sums in register s. With four lanes, the first half holds products of row i, and the second half holds products
-	// of row i + 2.
+	// With two lanes, the loop below has two iterations, and in iteration s, register p + i holds the products of row
+	// 2s + i. With four lanes, there is one iteration, and the two halves of register p + i hold the products of rows i
+	// and i + 2.
 	const p, a, temp, column = 2, 4, 5, 6
 	load := func(part, row string, i, r int) {
 		w.setVectors(8, n)

@@ -132,10 +132,9 @@ func (w *assembler) at(base, stride string, i int) address {
 	return address{base: base, index: fmt.Sprintf("%s%d", stride, i/scale), scale: scale}
 }
 
-// loadStride emits code that loads the given kernel argument, which is a stride, and its multiples into registers. For
-// 1 ≤ i < n, the register for i times the stride is named by the string stride and i, such as row3. On amd64, addresses
-// need only odd multiples, because the scale of an address supplies a factor of 1, 2, 4 or 8. On arm64, addresses need
-// all multiples.
+// loadStride emits code that loads multiples of a kernel argument into registers. For 1 ≤ i < n, the name of the
+// register for multiple i is the string stride followed by i, as in row3. On amd64, addresses need only odd multiples,
+// because the scale of an address supplies a factor of 1, 2, 4 or 8. On arm64, addresses need all multiples.
 func (w *assembler) loadStride(argument, stride string, n int) {
 	w.code("MOVE @%s, %s1", argument, stride)
 	for i := 2; i < n; i++ {
@@ -168,7 +167,7 @@ func (w *assembler) memory(a address) string {
 	return text + "(" + w.operand(a.index) + ")"
 }
 
-// op emits one or more instructions, separated by semicolons and formatted as by fmt.Sprintf.
+// op emits one or more instructions. The format is as for fmt.Sprintf, with semicolons between the instructions.
 func (w *assembler) op(format string, args ...any) {
 	w.WriteString("\t" + strings.ReplaceAll(fmt.Sprintf(format, args...), "; ", "\n\t") + "\n")
 }
@@ -185,9 +184,9 @@ func (w *assembler) begin(name, comment string, args ...any) {
 	fmt.Fprintf(w, "TEXT %s<>(SB), NOSPLIT, $0-16\n", name)
 }
 
-// finish emits a table with the addresses of all kernels, and the function that Go calls to run a kernel. This
-// function loads the address of the arguments into DI (amd64) or R0 (arm64) and jumps to the kernel with the given
-// index. The method finish returns the text of the file.
+// finish completes the file and returns its text. It emits a table with the addresses of all kernels, and the function
+// that Go calls to run a kernel. That function loads the address of the arguments into DI (amd64) or R0 (arm64) and
+// jumps to the kernel with the given index.
 func (w *assembler) finish() string {
 	table := w.kind + "Table<>"
 	w.WriteByte('\n')

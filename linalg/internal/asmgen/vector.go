@@ -31,8 +31,8 @@ var vectorInstructions = map[string]struct {
 	"or":     {"VORPS", "orr", 0x4ea01c00},
 	"xor":    {"VXORPS", "eor", 0x6e201c00},
 
-	// a₀ b₀ a₁ b₁ …, where a_i and b_i are the elements of the first half (Low) or the second half (High) of each
-	// 16-byte part
+	// d = a₀ b₀ a₁ b₁ … in each 16-byte part, where a_i and b_i are the elements of the first half (Low) or the second
+	// half (High) of this part of a and b
 	"interleaveLow":  {"VUNPCKLPS", "zip1", 0x4e803800},
 	"interleaveHigh": {"VUNPCKHPS", "zip2", 0x4e807800},
 
@@ -197,8 +197,8 @@ func (w *assembler) insert(part int, from address, r int) {
 	w.op("VINSERT%s $%d, %s, %s, %s", parts[w.isa], part, w.memory(from), w.v(r), w.v(r))
 }
 
-// setMask emits amd64 code that sets the mask to the first n elements. The arguments name the register with this number
-// and a register for temporary values. The code overwrites both.
+// setMask emits amd64 code that makes the mask select the first k elements, where the register named n holds k. The
+// register named temp is for temporary values. The code may overwrite both registers.
 func (w *assembler) setMask(n, temp string) {
 	n, temp = w.operand(n), w.operand(temp)
 	if w.isa == avx512 {

@@ -2,7 +2,7 @@
 
 package kernel
 
-// The functions below with the prefix "call" are never called, because this architecture has no SIMD kernels.
+// The functions below with the prefix "call" are never called, because this build has no SIMD kernels.
 
 func available() []int { return []int{levelNone} }
 

@@ -60,7 +60,7 @@ func MulAdd[T Float](y, a, b, c []T) {
 	}
 }
 
-// Scale sets y = s·a. The shift is −0, because x + (−0) is x, even if x is −0.
+// Scale sets y = s·a. It calls scaleShift with t = −0, because x + (−0) is x, even if x is −0.
 func Scale[T Float](y []T, s T, a []T) { scaleShift(y, s, a, T(math.Copysign(0, -1))) }
 
 // AddConst sets y = a + t.
@@ -122,7 +122,7 @@ func runFunction[T Float](kernel32, kernel64 int, y, b, a []T) bool {
 // as well.
 func Softplus[T Float](y, a []T) { SoftplusSigmoid(y, y, a) }
 
-// SoftplusSigmoid stores y last, so if y and slope are the same slice, it ends up holding only the softplus.
+// SoftplusSigmoid stores y last, so if y and slope are the same slice, this slice ends up holding only the softplus.
 func SoftplusSigmoid[T Float](y, slope, a []T) {
 	slope, a = slope[:len(y)], a[:len(y)]
 	if runFunction(opSoftplusSigmoid, opSoftplusSigmoid64, y, slope, a) {
