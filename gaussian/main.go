@@ -150,8 +150,8 @@ func (o options) figures(rows []model.Outcome) map[string][]byte {
 	}
 }
 
-// train trains each method in each dimension, on all datasets concurrently. It prints and returns the mean outcomes
-// over the datasets.
+// train trains each method in each dimension. It processes the datasets concurrently, and prints and returns the
+// outcomes, averaged over the datasets (model.Average).
 func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []model.Outcome, err error) {
 	var iterations atomic.Int64
 	total := float64(len(o.dims) * len(o.methods) * o.datasets * o.config.Iterations)

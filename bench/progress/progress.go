@@ -20,8 +20,8 @@ type Line struct {
 }
 
 // New returns a Line that prints to w. The argument done is the fraction of the work that was finished earlier, for
-// example by an interrupted run. The remaining time is estimated from the speed since the call to New. Each printed
-// line contains status(elapsed), where elapsed is the time since this call.
+// example by an interrupted run. Each printed line contains status(elapsed), where elapsed is the time since the call
+// to New. The remaining time is estimated from the speed since then.
 func New(w io.Writer, done float64, status func(elapsed time.Duration) string) *Line {
 	return &Line{w: w, start: time.Now(), first: done, status: status, next: time.Second}
 }

@@ -3,8 +3,8 @@
 //
 //	z ~ N(0, I_d),   x_i | z ~ N(z + Δ, Σ),   Σ = diag(σ_1², …, σ_d²),
 //
-// from one dataset D = {x_1, …, x_N}. The evidence of this model is known in closed form. The target in twomodes.go
-// shows the effect of tempering.
+// from one dataset D = {x_1, …, x_N}. The evidence of this model is known in closed form. The file twomodes.go contains
+// a separate target that shows the effect of tempering.
 package model
 
 import (

@@ -45,8 +45,8 @@ func Parse(name string) (family string, K int) {
 	return family, K
 }
 
-// NewMethod returns the named method for a dataset: vb, hvae-kK, hvae-notemp-kK, hvae-untied-kK or nf-kK, where K is
-// the number of steps or layers. Only nf-kK draws initial values of parameters from rng.
+// NewMethod returns the method with the given name for a dataset. The name is vb, hvae-kK, hvae-notemp-kK,
+// hvae-untied-kK or nf-kK, where K is the number of steps or layers. Only nf-kK draws initial values from rng.
 func NewMethod(name string, data Data, rng *rand.Rand) *Method {
 	family, K := Parse(name)
 	switch family {
@@ -66,7 +66,7 @@ func NewMethod(name string, data Data, rng *rand.Rand) *Method {
 // and a step-size logit for each dimension. Step sizes start at 0.005. Further parameters depend on the argument
 // tempering:
 //
-//	"none"    none; β₀ = 1
+//	"none"    no further parameters; β₀ = 1
 //	"fixed"   log(1/√β₀ − 1); 1/√β₀ starts at 5
 //	"untied"  log α_k and log s; α_k starts at 5^(−1/K), and s at 5
 func NewHVAE(data Data, K int, tempering string) *Method {

@@ -11,7 +11,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// names lists the methods of the paper and HVAE with untied tempering.
+// names lists the paper's methods and, in addition, HVAE with untied tempering.
 var names = strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb")
 
 var small = Config{Points: 100, Iterations: 250, Draws: 4, Rate: 1e-2, Seed: 3}

@@ -38,7 +38,7 @@ type Config struct {
 
 // Train trains a method on dataset number k in d dimensions. All methods are trained on the same datasets. Except for
 // Seconds, the outcome depends only on c, method, d and k. Train calls progress before each iteration. If training
-// fails, the error contains method, d and k + 1.
+// fails, the error contains method, d and k + 1, because messages number the datasets from 1.
 func (c Config) Train(ctx context.Context, method string, d, k int, progress func()) (o Outcome, err error) {
 	start := time.Now()
 	stream := func(use string) *rand.Rand { return random.Stream(c.Seed, "gaussian "+use, d, k) }

@@ -30,7 +30,7 @@ type Checkpoint struct {
 	DataSHA256 string  // SHA-256 of the dataset (data.Set.SHA256); "" in older files
 }
 
-// An entry describes a tensor in the header.
+// An entry is the header's description of a tensor.
 type entry struct {
 	DType   string `json:"dtype"`
 	Shape   []int  `json:"shape"`

@@ -29,7 +29,7 @@ func join(header string, data []byte) []byte {
 }
 
 // withoutDigest returns the header and the data of a checkpoint. The header stores the digest under the wrong key, so
-// that changes are not detected.
+// that DecodeCheckpoint does not check the digest and tests can change the contents.
 func withoutDigest() (header string, data []byte) {
 	header, data = split(testCheckpoint().Encode())
 	return strings.Replace(header, `"sha256"`, `"digest"`, 1), data
@@ -63,7 +63,7 @@ func TestCheckpointsHaveTheDocumentedFormat(t *testing.T) {
 	}
 }
 
-// The models in mnist/results were written by earlier versions of the program.
+// The test also reads two models in mnist/results, which earlier versions of the program wrote.
 func TestCheckpointsAreUnchangedAfterReadingAndWriting(t *testing.T) {
 	c := testCheckpoint()
 	c.Config.Draws, c.Config.Importance = 5, true

@@ -34,7 +34,7 @@ func newParam[T linalg.Float](name string, mean, spread float64, shape ...int) *
 	return &param[T]{hvae.Param[T]{Name: name, Value: value}, shape, []axis{{size, 1}}, mean, spread}
 }
 
-// index returns the index in Value.Data of the tensor's element i, counted in row-major order.
+// index returns the index in Value.Data of element i of the tensor, where i counts the elements in row-major order.
 func (p *param[T]) index(i int) int {
 	at := 0
 	for _, a := range slices.Backward(p.axes) {
@@ -55,8 +55,8 @@ func dense[T linalg.Float](name string, out, in int) layer[T] {
 	return layer[T]{weight: weight, bias: newParam[T](name+".bias", 0, 0, out)}
 }
 
-// convolution returns a layer with the given number of output channels. The layer applies the convolution g if channels
-// is g.OutC, and otherwise the transpose of g. In both cases, the weight has the shape (g.OutC, g.InC, 5, 5).
+// convolution returns a layer that applies g or its transpose. The argument channels is the number of output channels:
+// g.OutC for g, or g.InC for the transpose. In both cases, the weight has the shape (g.OutC, g.InC, 5, 5).
 func convolution[T linalg.Float](name string, g *conv.Geometry, channels int) layer[T] {
 	spread := 1 / math.Sqrt(float64(g.In()+g.Out()))
 	weight := newParam[T](name+".weight", 0, spread, g.OutC, g.InC, g.KernelH, g.KernelW)

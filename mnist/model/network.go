@@ -14,8 +14,8 @@ func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
 	return &flow
 }
 
-// Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for images x [784×B]. If the
-// input of the last softplus is below −44, the standard deviation is zero (linalg.Softplus) and the ELBO is −∞.
+// Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for images x [784×B]. In
+// float32, the softplus of an input below −44 is zero (linalg.Softplus). If std contains a zero, the ELBO is −∞.
 func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 	e := &n.encoder
 	h := ad.Softplus(conv.Conv(&conv1, e.conv1.w, x, e.conv1.b))
@@ -73,7 +73,7 @@ func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 //
 //	log p_θ(x|z₀) − KL(q(z₀|x) ‖ N(0, I)),
 //
-// where z₀ is computed from ε ~ N(0, I) [ℓ×B], and the divergence has a closed form.
+// where z₀ = mean + std·ε, with mean and std from Encode and ε ~ N(0, I) [ℓ×B]. The divergence has a closed form.
 func (n *Network[T]) VAEBound(x, epsilon *ad.Var[T]) *ad.Var[T] {
 	mean, std := n.Encode(x)
 	z0, prior := ad.MulAdd(std, epsilon, mean), hvae.DiagonalNormal[T]{Mean: mean, SD: std}

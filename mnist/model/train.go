@@ -8,10 +8,10 @@ import (
 	"hvae/linalg"
 )
 
-// BlockSize returns the number of images in each block of a batch of n images. With leapfrog steps, a block has 16
-// columns (one SIMD vector of float32), whose activations fit into a core's cache. Without leapfrog steps, larger
-// blocks are faster, because the weights are read once for each block. With one draw per image, such a block has at
-// most 64 images, and the number of blocks is usually even, so that the work divides evenly between two cores.
+// BlockSize returns the number of images in each block of a batch of n images. A block has a column for each draw of an
+// image: with leapfrog steps, 16 columns (one SIMD vector of float32), whose activations fit into a core's cache.
+// Without leapfrog steps, larger blocks are faster, because the weights are read once for each block: 48 columns, or at
+// most 64 if Draws is 0. If it is 0, the number of blocks is usually even, to share the work evenly between two cores.
 func (c Config) BlockSize(n int) int {
 	const vector, quarter, largest = 16, 4, 64 // quarter is a quarter of a vector
 	switch {
