@@ -50,7 +50,7 @@ func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*ran
 // chain, it adds log p^(k+1)(z)/p^k(z) = (log p_θ(x, z) − log q⁰(z))/K to log p̂_θ(x).
 func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand, kernel func(i int) int) (
 	*Particles[T], []float64, error) {
-	p := a.start(z)
+	p := a.at(new(ad.Tape[T]), z.Clone())
 	logEstimates := make([]float64, z.Cols)
 	for i := range a.Steps {
 		if i > 0 {
@@ -80,7 +80,7 @@ func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (st
 	tuned := *a
 	tuned.StepSizes = slices.Repeat([]float64{first}, max(0, a.Steps-1))
 	for pass := 1; pass <= passes; pass++ {
-		p := tuned.start(tuned.draw(streams))
+		p := tuned.at(new(ad.Tape[T]), tuned.draw(streams))
 		for i := range tuned.StepSizes {
 			if pass == 1 && i > 0 {
 				tuned.StepSizes[i] = tuned.StepSizes[i-1]
@@ -105,18 +105,14 @@ type Particles[T linalg.Float] struct {
 	tape               *ad.Tape[T]      // for the computation of the next states
 }
 
-// start returns chains with initial states z [ℓ×B]. It panics if a field of the AIS is unset or invalid.
-func (a *AIS[T]) start(z linalg.Matrix[T]) *Particles[T] {
+// at returns chains with states z. It resets the tape t, computes the densities and gradients on it, and copies them. It
+// panics if a field of the AIS is unset or invalid.
+func (a *AIS[T]) at(t *ad.Tape[T], z linalg.Matrix[T]) *Particles[T] {
 	mustNotBeNil("AIS.Target", a.Target == nil)
 	if len(a.StepSizes) != a.Steps-1 || a.Steps > 1 && a.Leapfrogs < 1 {
 		misuse("AIS has Steps = %d, Leapfrogs = %d and %d StepSizes; Steps and Leapfrogs must be at least 1, and there must "+
 			"be Steps − 1 StepSizes (from Tune)", a.Steps, a.Leapfrogs, len(a.StepSizes))
 	}
-	return a.at(new(ad.Tape[T]), z.Clone())
-}
-
-// at returns chains with states z. It resets the tape t, computes the densities and gradients on it, and copies them.
-func (a *AIS[T]) at(t *ad.Tape[T], z linalg.Matrix[T]) *Particles[T] {
 	t.Reset()
 	gradU, logJoint := evaluate(a.Target(t), t.Const(z))
 	logPrior := DiagonalNormal[T]{Mean: t.Const(a.Mean), SD: t.Const(a.SD)}.LogDensity(t.Const(z))
