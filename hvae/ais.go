@@ -114,7 +114,7 @@ func (a *AIS[T]) at(t *ad.Tape[T], z linalg.Matrix[T]) *Particles[T] {
 			"be Steps − 1 StepSizes (from Tune)", a.Steps, a.Leapfrogs, len(a.StepSizes))
 	}
 	t.Reset()
-	gradU, logJoint := evaluate(a.Target(t), t.Const(z))
+	gradU, logJoint := evaluate(a.Target(t), t.Const(z), true)
 	logPrior := DiagonalNormal[T]{Mean: t.Const(a.Mean), SD: t.Const(a.SD)}.LogDensity(t.Const(z))
 	return &Particles[T]{
 		Z: z, gradU: gradU.Value.Clone(), tape: t,

@@ -29,11 +29,7 @@ type state[T linalg.Float] struct {
 func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s state[T], last bool) state[T] {
 	s.Rho = ad.MulAdd(e.minusHalf, s.gradU, s.Rho)
 	s.Z = ad.MulAdd(e.epsilon, s.Rho, s.Z)
-	if last {
-		s.gradU, s.logJoint = evaluate(target, s.Z)
-	} else {
-		s.gradU = PotentialGradient(target, s.Z)
-	}
+	s.gradU, s.logJoint = evaluate(target, s.Z, last)
 	s.Rho = ad.MulAdd(e.minusHalf, s.gradU, s.Rho)
 	return s
 }

@@ -38,22 +38,23 @@ type ClosedForm[T linalg.Float] interface {
 
 // PotentialGradient returns the gradient [ℓ×B] of the potential U_θ(z|x) = −log p_θ(x, z) with respect to z.
 func PotentialGradient[T linalg.Float](target Target[T], z *ad.Var[T]) *ad.Var[T] {
-	if t, ok := target.(ClosedForm[T]); ok {
-		return mustBe("the target's potential gradient", t.PotentialGradient(z), z.Rows(), z.Cols())
-	}
-	gradU, _ := evaluate(target, z)
+	gradU, _ := evaluate(target, z, false)
 	return gradU
 }
 
-// evaluate returns ∇U_θ(z|x) [ℓ×B] and log p_θ(x, z) [1×B], both from one LogJoint call unless target is a ClosedForm.
-func evaluate[T linalg.Float](target Target[T], z *ad.Var[T]) (gradU, logJoint *ad.Var[T]) {
-	if _, ok := target.(ClosedForm[T]); ok {
-		return PotentialGradient(target, z), logJointOf(target, z)
+// evaluate returns ∇U_θ(z|x) [ℓ×B] and log p_θ(x, z) [1×B]. If the latter is not needed, it may be nil.
+func evaluate[T linalg.Float](target Target[T], z *ad.Var[T], logJointNeeded bool) (gradU, logJoint *ad.Var[T]) {
+	if t, ok := target.(ClosedForm[T]); ok {
+		gradU = mustBe("the target's potential gradient", t.PotentialGradient(z), z.Rows(), z.Cols())
+		if logJointNeeded {
+			logJoint = logJointOf(target, z)
+		}
+		return gradU, logJoint
 	}
 	if !z.Live() { // ad.Grad cannot differentiate with respect to a constant
 		z = z.Tape().Leaf(z.Value)
 	}
-	logJoint = logJointOf(target, z)
+	logJoint = logJointOf(target, z) // a call to LogJoint is enough for both results
 	return ad.Neg(ad.Grad(logJoint, z)), logJoint
 }
 
