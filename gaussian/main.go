@@ -19,8 +19,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"hvae/bench/command"
 	"hvae/bench/plot"
@@ -153,19 +151,15 @@ func (o options) figures(rows []model.Outcome) map[string][]byte {
 // train trains each method in each dimension. It processes the datasets concurrently, and prints and returns the
 // outcomes, averaged over the datasets (model.Average).
 func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []model.Outcome, err error) {
-	var iterations atomic.Int64
-	total := float64(len(o.dims) * len(o.methods) * o.datasets * o.config.Iterations)
-	line := progress.New(stderr, 0, func(elapsed time.Duration) string {
-		return fmt.Sprintf("%.0f iterations/s", float64(iterations.Load())/elapsed.Seconds())
-	})
-	count := func() { line.Set(float64(iterations.Add(1)) / total) }
+	total := len(o.dims) * len(o.methods) * o.datasets * o.config.Iterations
+	line := progress.New(stderr, 0, total, func(rate float64) string { return fmt.Sprintf("%.0f iterations/s", rate) })
 	for _, d := range o.dims {
 		for _, m := range o.methods {
 			outcomes := make([]model.Outcome, o.datasets)
 			errs := make([]error, o.datasets)
 			linalg.For(o.datasets, 1, func(lo, hi int) {
 				for k := lo; k < hi; k++ {
-					outcomes[k], errs[k] = o.config.Train(ctx, m, d, k, count)
+					outcomes[k], errs[k] = o.config.Train(ctx, m, d, k, func() { line.Add(1) })
 				}
 			})
 			if err := cmp.Or(errs...); err != nil {

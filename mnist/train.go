@@ -198,9 +198,10 @@ func (r *trainingRun) train(ctx context.Context, stdout, stderr io.Writer) error
 	if err := r.begin(); err != nil {
 		return err
 	}
-	line := progress.New(stderr, r.done(), func(time.Duration) string {
+	images := len(r.training) // per epoch
+	line := progress.New(stderr, len(r.Metrics)*images, r.Settings.Epochs*images, func(float64) string {
 		elbo := r.sum / float64(r.images) // mean over the images of the epoch so far
-		return fmt.Sprintf("epoch %d, image %d of %d, ELBO %.2f", len(r.Metrics)+1, r.images, len(r.training), elbo)
+		return fmt.Sprintf("epoch %d, image %d of %d, ELBO %.2f", len(r.Metrics)+1, r.images, images, elbo)
 	})
 	for {
 		best := model.Best(r.Metrics)
@@ -248,7 +249,7 @@ func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m mo
 		}
 		r.sum += elbo * float64(len(batch))
 		r.images += len(batch)
-		line.Set(r.done())
+		line.Add(len(batch))
 	}
 	m.TrainELBO = r.sum / float64(len(order))
 	m.ValELBO, err = r.validate(ctx, m.Epoch)
@@ -280,9 +281,4 @@ func (r *trainingRun) validate(ctx context.Context, epoch int) (mean float64, er
 		done += len(batch)
 	}
 	return mean / float64(done), nil
-}
-
-// done returns the fraction of the run that is finished, assuming no early stopping.
-func (r *trainingRun) done() float64 {
-	return (float64(len(r.Metrics)) + float64(r.images)/float64(len(r.training))) / float64(r.Settings.Epochs)
 }

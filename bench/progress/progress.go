@@ -12,30 +12,34 @@ import (
 type Line struct {
 	w      io.Writer
 	start  time.Time
-	first  float64 // fraction of the work done before start
-	status func(elapsed time.Duration) string
+	first  int // units of work finished before start
+	total  int // units of work in all
+	status func(rate float64) string
 
 	mu   sync.Mutex
+	done int
 	next time.Duration // time from start to the next line
 }
 
-// New returns a Line that prints to w. The argument done is the fraction of the work that was finished earlier, for
-// example by an interrupted run. Each printed line contains status(elapsed), where elapsed is the time since the call
-// to New. The remaining time is estimated from the speed since then.
-func New(w io.Writer, done float64, status func(elapsed time.Duration) string) *Line {
-	return &Line{w: w, start: time.Now(), first: done, status: status, next: time.Second}
+// New returns a Line that prints to w. The work consists of total units, of which done were finished earlier, for
+// example by an interrupted run. Each printed line contains status(rate), where rate is the number of units per second
+// since the call to New. The remaining time is estimated from this rate.
+func New(w io.Writer, done, total int, status func(rate float64) string) *Line {
+	return &Line{w: w, start: time.Now(), first: done, total: total, status: status, done: done, next: time.Second}
 }
 
-// Set sets the fraction of the work that is done, from 0 to 1. It prints a line if one is due: about 1, 2, 4, … s after
-// New, and then once a minute.
-func (l *Line) Set(fraction float64) {
+// Add adds n > 0 units of finished work. It prints a line if one is due: about 1, 2, 4, … s after New, and then once a
+// minute.
+func (l *Line) Add(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.done += n
 	elapsed := time.Since(l.start)
-	if elapsed < l.next || fraction <= l.first {
+	if elapsed < l.next {
 		return
 	}
 	l.next = min(2*elapsed, elapsed+time.Minute)
-	left := time.Duration(float64(elapsed) * (1 - fraction) / (fraction - l.first)).Round(time.Second)
-	fmt.Fprintf(l.w, "%3.0f %%  %s  %v left\n", 100*fraction, l.status(elapsed), left)
+	rate := float64(l.done-l.first) / elapsed.Seconds()
+	left := time.Duration(float64(l.total-l.done) / rate * float64(time.Second)).Round(time.Second)
+	fmt.Fprintf(l.w, "%3.0f %%  %s  %v left\n", 100*float64(l.done)/float64(l.total), l.status(rate), left)
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"hvae/bench/progress"
@@ -105,7 +104,7 @@ func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writ
 
 // estimateAll returns the estimates for all images in all runs, ordered by run and then by image.
 func estimateAll(ctx context.Context, e *estimator, stderr io.Writer) ([]estimate, error) {
-	line := progress.New(stderr, 0, func(time.Duration) string { return fmt.Sprintf("evaluating %d images", e.N) })
+	line := progress.New(stderr, 0, e.Runs*e.N, func(float64) string { return fmt.Sprintf("evaluating %d images", e.N) })
 	if e.Chains > 0 {
 		err := e.tune(ctx)
 		if err != nil {
@@ -115,7 +114,6 @@ func estimateAll(ctx context.Context, e *estimator, stderr io.Writer) ([]estimat
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	all := make([]estimate, e.Runs*e.N)
-	var finished atomic.Int64
 	blocks := hvae.Evaluator[float32]{BlockSize: 1}
 	err := blocks.Each(ctx, hvae.Draws(len(all)), 0, func(b *hvae.Block[float32]) {
 		var err error
@@ -123,7 +121,7 @@ func estimateAll(ctx context.Context, e *estimator, stderr io.Writer) ([]estimat
 		if err != nil {
 			stop(err)
 		}
-		line.Set(float64(finished.Add(1)) / float64(len(all)))
+		line.Add(1)
 	})
 	if err != nil {
 		return nil, context.Cause(ctx)
