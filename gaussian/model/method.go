@@ -17,9 +17,9 @@ type Method struct {
 	Params    hvae.Params[float64] // the parameters to train; the first two are Δ and log σ
 	NoiseRows int                  // number of draws from N(0, 1) for one estimate of the bound
 	// ELBO returns estimates [1×n] of the evidence lower bound, one for each column of noise [NoiseRows×n]. The method
-	// vb (NewMeanField) returns the exact bound [1×1] instead. The slice params contains the parameters of the method
-	// as variables on a tape. ELBO is safe for concurrent use.
-	ELBO func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
+	// vb (NewMeanField) returns the exact bound [1×1] instead. The function param returns parameter i of the method as
+	// a variable on a tape. ELBO is safe for concurrent use.
+	ELBO func(param func(i int) *ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
 }
 
 // newMethod returns a method with the parameters Δ [d×1], which starts at 0, and log σ [d×1], which starts at 3.
@@ -54,42 +54,37 @@ func NewMethod(name string, data Data, rng *rand.Rand) *Method {
 		return NewPlanar(data, K, rng)
 	case "vb":
 		return NewMeanField(data)
-	case "hvae-notemp":
-		return NewHVAE(data, K, "none")
-	case "hvae-untied":
-		return NewHVAE(data, K, "untied")
 	}
-	return NewHVAE(data, K, "fixed")
+	return NewHVAE(data, K, family)
 }
 
 // NewHVAE returns the method that uses Algorithm 1 with K leapfrog steps and q⁰ = N(0, I). The parameters are Δ, log σ,
-// and a step-size logit for each dimension. Step sizes start at 0.005. Further parameters depend on the argument
-// tempering:
+// and a step-size logit for each dimension. Step sizes start at 0.005. Further parameters depend on the family:
 //
-//	"none"    no further parameters; β₀ = 1
-//	"fixed"   log(1/√β₀ − 1); 1/√β₀ starts at 5
-//	"untied"  log α_k and log s; α_k starts at 5^(−1/K), and s at 5
-func NewHVAE(data Data, K int, tempering string) *Method {
+//	"hvae-notemp"  no further parameters; β₀ = 1
+//	"hvae"         log(1/√β₀ − 1) for fixed tempering; 1/√β₀ starts at 5
+//	"hvae-untied"  log α_k and log s; α_k starts at 5^(−1/K), and s at 5
+func NewHVAE(data Data, K int, family string) *Method {
 	const maxStepSize = 0.5 // ξ in the step size ε = ξ·sigmoid(logit)
 	inf := math.Inf(1)
 	d := len(data.Mean)
 	m := newMethod(d, 2*d) // the noise consists of z₀ [d] and γ₀ [d]
 	m.add("step_size_logit", 1, d, hvae.Unconstrain(0.005, 0, maxStepSize))
-	switch tempering {
-	case "fixed":
+	switch family {
+	case "hvae":
 		m.add("log_temperature", 1, 1, hvae.Unconstrain(5, 1, inf))
-	case "untied":
+	case "hvae-untied":
 		m.add("log_alpha", K, 1, math.Log(5)/float64(-K))
 		m.add("log_momentum_sd", 1, 1, math.Log(5))
 	}
-	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
-		f := hvae.Flow[float64]{Target: NewTarget(data, params[0], params[1]), K: K}
-		f.StepSize = hvae.Constrain(params[2], 0, maxStepSize)
-		switch tempering {
-		case "fixed":
-			f.Tempering = hvae.FixedTempering(K, hvae.Constrain(params[3], 1, inf))
-		case "untied":
-			f.Tempering = hvae.UntiedTempering(ad.Exp(params[3]), ad.Exp(params[4]))
+	m.ELBO = func(param func(i int) *ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
+		f := hvae.Flow[float64]{Target: NewTarget(data, param(0), param(1)), K: K}
+		f.StepSize = hvae.Constrain(param(2), 0, maxStepSize)
+		switch family {
+		case "hvae":
+			f.Tempering = hvae.FixedTempering(K, hvae.Constrain(param(3), 1, inf))
+		case "hvae-untied":
+			f.Tempering = hvae.UntiedTempering(ad.Exp(param(3)), ad.Exp(param(4)))
 		}
 		epsilon, gamma0 := ad.RowRange(noise, 0, d), ad.RowRange(noise, d, 2*d)
 		return hvae.HIS(&f, hvae.StandardNormal[float64]{}, epsilon, gamma0).LogEstimate()
@@ -123,9 +118,9 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
 			p.Value.Data[i] = 0.1 * x
 		}
 	}
-	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
-		zK, logDet := PlanarFlow(noise, params[2], params[3], params[4], K)
-		logJoint := NewTarget(data, params[0], params[1]).LogJoint(zK)
+	m.ELBO = func(param func(i int) *ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
+		zK, logDet := PlanarFlow(noise, param(2), param(3), param(4), K)
+		logJoint := NewTarget(data, param(0), param(1)).LogJoint(zK)
 		return ad.Add(ad.Sub(logJoint, hvae.LogNormal(noise)), logDet)
 	}
 	return m
@@ -166,9 +161,9 @@ func NewMeanField(data Data) *Method {
 	m := newMethod(d, 0)
 	m.add("mean", d, 1, 0)
 	m.add("log_scale", d, 1, 1)
-	m.ELBO = func(params []*ad.Var[float64], _ *ad.Var[float64]) *ad.Var[float64] {
-		target := NewTarget(data, params[0], params[1])
-		mean, logScale := params[2], params[3]
+	m.ELBO = func(param func(i int) *ad.Var[float64], _ *ad.Var[float64]) *ad.Var[float64] {
+		target := NewTarget(data, param(0), param(1))
+		mean, logScale := param(2), param(3)
 		variance := ad.Exp(ad.Scale(logScale, 2))
 		joint := ad.Sub(target.LogJoint(mean), ad.Scale(ad.Dot(target.slope, variance), 0.5))
 		entropy := ad.AddConst(ad.Sum(logScale), float64(d)*(linalg.Log2Pi+1)/2)

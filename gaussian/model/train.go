@@ -16,11 +16,8 @@ import (
 // whole dataset, a batch consists of draws of the noise (hvae.Draws), not of data points.
 func NewTrainer(m *Method, rate float64, seed uint64) *hvae.Trainer[float64] {
 	t := hvae.NewTrainer(m.Params, hvae.RMSProp[float64]{Rate: rate}, func(b *hvae.Block[float64]) *ad.Var[float64] {
-		params := make([]*ad.Var[float64], len(m.Params))
-		for i, p := range m.Params {
-			params[i] = b.Var(p)
-		}
-		return ad.BroadcastTo(m.ELBO(params, b.Noise(m.NoiseRows, 1)), 1, b.Size)
+		param := func(i int) *ad.Var[float64] { return b.Var(m.Params[i]) }
+		return ad.BroadcastTo(m.ELBO(param, b.Noise(m.NoiseRows, 1)), 1, b.Size)
 	})
 	t.BlockSize = 100
 	t.Seed = seed
