@@ -21,16 +21,21 @@ func LogSumExp(x []float64) float64 {
 	return largest + math.Log(sum)
 }
 
-// MeanSE returns the mean of x and its standard error √(Σ(xᵢ − x̄)²/n/(n − 1)), which is NaN for a single element.
-func MeanSE(x []float64) (mean, se float64) {
-	n := float64(len(x))
+// MeanScatter returns the mean x̄ of x and the scatter Σ(xᵢ − x̄)².
+func MeanScatter(x []float64) (mean, scatter float64) {
 	for _, v := range x {
 		mean += v
 	}
-	mean /= n
-	squares := 0.0
+	mean /= float64(len(x))
 	for _, v := range x {
-		squares += (v - mean) * (v - mean)
+		scatter += (v - mean) * (v - mean)
 	}
-	return mean, math.Sqrt(squares / n / (n - 1))
+	return mean, scatter
+}
+
+// MeanSE returns the mean of x and its standard error √(Σ(xᵢ − x̄)²/n/(n − 1)), which is NaN for a single element.
+func MeanSE(x []float64) (mean, se float64) {
+	n := float64(len(x))
+	mean, scatter := MeanScatter(x)
+	return mean, math.Sqrt(scatter / n / (n - 1))
 }

@@ -48,14 +48,7 @@ type Data struct {
 
 // Add adds a dimension to the dataset. The slice x contains the coordinate of each point in this dimension.
 func (d *Data) Add(x []float64) {
-	mean, scatter := 0.0, 0.0
-	for _, v := range x {
-		mean += v
-	}
-	mean /= float64(len(x))
-	for _, v := range x {
-		scatter += (v - mean) * (v - mean)
-	}
+	mean, scatter := linalg.MeanScatter(x)
 	d.N = len(x)
 	d.Mean = append(d.Mean, mean)
 	d.Scatter = append(d.Scatter, scatter)
