@@ -48,7 +48,7 @@ type options struct {
 }
 
 // parse parses the flags and checks their values.
-func parse(args []string) (o options, err error) {
+func parse(args []string, stdout io.Writer) (o options, err error) {
 	f := flag.NewFlagSet("gaussian", flag.ContinueOnError)
 	dims := f.String("d", "50", `dimension d of the model, or several dimensions separated by commas;
 figure 1 of the paper uses 1,2,3,5,11,25,51,101,201,301`)
@@ -68,7 +68,7 @@ where K is the number of steps or layers`)
 to a target with two modes, print a table, and with -out draw trajectory.svg`)
 	f.StringVar(&o.http, "http", "", "serve an interactive web page about the target with two modes at this `address`,\n"+
 		"such as localhost:8080 (port 0 selects a free port)")
-	if err := command.Parse(f, about, args); err != nil {
+	if err := command.Parse(f, about, args, stdout); err != nil {
 		return o, err
 	}
 	check := func(valid bool, format string, args ...any) {
@@ -107,7 +107,7 @@ to a target with two modes, print a table, and with -out draw trajectory.svg`)
 
 // run serves a web page (-http), or prints a table and then writes figures (-out).
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, err := parse(args)
+	o, err := parse(args, stdout)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func TestDefaultsAreThoseOfThePaper(t *testing.T) {
 		dims: []int{50}, methods: strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10 nf-k1 nf-k30 vb"), datasets: 10,
 		config: model.Config{Points: 10_000, Iterations: 30_000, Draws: 10, Rate: 1e-3, Seed: 1},
 	}
-	if got, err := parse(nil); cmp.Diff(want, got, cmp.AllowUnexported(options{})) != "" || err != nil {
+	if got, err := parse(nil, nil); cmp.Diff(want, got, cmp.AllowUnexported(options{})) != "" || err != nil {
 		t.Errorf("the default options are %+v (error %v), want %+v", got, err, want)
 	}
 }
@@ -138,7 +138,7 @@ func TestRowsAndFiguresDependOnlyOnTheOptions(t *testing.T) {
 		config: model.Config{Points: 50, Iterations: 20, Draws: 3, Rate: 0.01, Seed: math.MaxUint64}}
 	args := strings.Fields("-d 2,1 -datasets 3 -n 50 -iters 20 -batch 3 -lr 0.01 -seed 18446744073709551615 -json")
 	args = append(args, "-methods", strings.Join(methods, ","), "-out", folder)
-	if got, err := parse(args); err != nil || cmp.Diff(o, got, cmp.AllowUnexported(options{})) != "" {
+	if got, err := parse(args, nil); err != nil || cmp.Diff(o, got, cmp.AllowUnexported(options{})) != "" {
 		t.Fatalf("the options are %+v (error %v), want %+v", got, err, o)
 	}
 	var want []model.Outcome
@@ -171,7 +171,7 @@ func TestRowsAndFiguresDependOnlyOnTheOptions(t *testing.T) {
 // README.md must contain the table that the program prints for the stored results. With a single dataset, the table
 // must not contain standard errors.
 func TestREADMEShowsTheTable(t *testing.T) {
-	o, err := parse(nil)
+	o, err := parse(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	f.Uint64Var(&o.Seed, "seed", 1, "seed for binarisation and noise")
 	f.BoolVar(&asJSON, "json", false, "print a JSON object, which also contains the values of each image")
 	f.StringVar(&out, "o", "", "`file` for the JSON object")
-	if err := command.Parse(f, aboutEval, args); err != nil {
+	if err := command.Parse(f, aboutEval, args, stdout); err != nil {
 		return err
 	}
 	switch {

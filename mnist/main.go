@@ -8,6 +8,7 @@ package main
 import (
 	"context"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -43,7 +44,8 @@ func main() {
 // run runs the program.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 || slices.Contains([]string{"-h", "-help", "--help"}, args[0]) {
-		return command.Help(about)
+		fmt.Fprint(stdout, about)
+		return nil
 	}
 	commands := map[string]command.Func{
 		"train": train, "eval": evaluate, "table": table, "sample": sample, "reconstruct": reconstruct,

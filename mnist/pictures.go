@@ -28,12 +28,13 @@ type pictureFlags struct {
 }
 
 // parse parses the command line and reads the model. The argument n is the default value of -n.
-func (p *pictureFlags) parse(f *flag.FlagSet, about string, args []string, n int) (c model.Checkpoint, err error) {
+func (p *pictureFlags) parse(f *flag.FlagSet, about string, args []string, n int, stdout io.Writer) (
+	c model.Checkpoint, err error) {
 	modelFlag(f, &p.checkpoint)
 	f.IntVar(&p.n, "n", n, "`number` of digits")
 	f.StringVar(&p.out, "o", "", "`file` for the picture, a PNG (required)")
 	f.Uint64Var(&p.seed, "seed", 1, "seed for random numbers")
-	if err := command.Parse(f, about, args); err != nil {
+	if err := command.Parse(f, about, args, stdout); err != nil {
 		return c, err
 	}
 	if p.n < 1 || p.n > 10_000 {
@@ -46,10 +47,10 @@ func (p *pictureFlags) parse(f *flag.FlagSet, about string, args []string, n int
 }
 
 // sample runs the sample command.
-func sample(_ context.Context, args []string, _, _ io.Writer) error {
+func sample(_ context.Context, args []string, stdout, _ io.Writer) error {
 	var p pictureFlags
 	f := flag.NewFlagSet("mnist sample", flag.ContinueOnError)
-	c, err := p.parse(f, "Draws digits that a model generates.", args, 64)
+	c, err := p.parse(f, "Draws digits that a model generates.", args, 64, stdout)
 	if err != nil {
 		return err
 	}
@@ -60,12 +61,12 @@ const aboutReconstruct = `Draws test digits and their reconstructions. From top 
 probabilities at the mean of the variational prior, and the pixel probabilities at the positions z_0 … z_K of the flow.`
 
 // reconstruct runs the reconstruct command. The flow starts at z_0, a draw from the variational prior; a VAE has K = 0.
-func reconstruct(_ context.Context, args []string, _, stderr io.Writer) error {
+func reconstruct(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	var p pictureFlags
 	var folder string
 	f := flag.NewFlagSet("mnist reconstruct", flag.ContinueOnError)
 	dataFlag(f, &folder)
-	c, err := p.parse(f, aboutReconstruct, args, 12)
+	c, err := p.parse(f, aboutReconstruct, args, 12, stdout)
 	if err != nil {
 		return err
 	}

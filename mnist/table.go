@@ -58,7 +58,7 @@ type result struct {
 // table runs the table command.
 func table(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) != 1 || strings.HasPrefix(args[0], "-") {
-		err := command.Parse(flag.NewFlagSet("mnist table", flag.ContinueOnError), aboutTable, args)
+		err := command.Parse(flag.NewFlagSet("mnist table", flag.ContinueOnError), aboutTable, args, stdout)
 		return cmp.Or(err, command.Usage("the folder of the runs is missing: mnist table DIR"))
 	}
 	folder := args[0]

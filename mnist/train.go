@@ -58,7 +58,7 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	row := f.String("row", "", "train the model of this `row` of Table 1, such as hvae-k10-free-varied, instead of -model, -K, and so on")
 	out := f.String("out", "", "`folder` for the run's files (required)")
 	resume := f.Bool("resume", false, "continue the run in the -out folder, or start one if there is none; only -epochs, -patience, -lr, -data and -recompute\nmay differ")
-	if err := command.Parse(f, aboutTrain, args); err != nil {
+	if err := command.Parse(f, aboutTrain, args, stdout); err != nil {
 		return err
 	}
 	if *out == "" {

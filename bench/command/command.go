@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"hvae/linalg"
@@ -40,15 +39,12 @@ func Run(ctx context.Context, name string, run Func, args []string, stdout, stde
 	} else {
 		err = run(ctx, args, stdout, stderr)
 	}
-	e, status := exit{}, 1
+	status := 1
 	switch {
-	case err == nil:
+	case err == nil || errors.Is(err, flag.ErrHelp): // Parse has printed the help text
 		return 0
-	case errors.As(err, &e) && e.status == 0:
-		fmt.Fprint(stdout, e)
-		return 0
-	case errors.As(err, &e):
-		status = e.status
+	case errors.As(err, new(usageError)):
+		status = 2
 	case errors.Is(err, context.Canceled):
 		status = 130
 	}
@@ -56,30 +52,23 @@ func Run(ctx context.Context, name string, run Func, args []string, stdout, stde
 	return status
 }
 
-// An exit is an error that determines the exit status of the program.
-type exit struct {
-	error
-	status int
-}
+// A usageError is an error about the command line.
+type usageError struct{ error }
 
 // Usage returns an error about the command line. If a Func returns this error, the exit status is 2.
-func Usage(format string, args ...any) error { return exit{fmt.Errorf(format, args...), 2} }
-
-// Help returns an error that makes Run print text to stdout and return 0.
-func Help(text string) error { return exit{errors.New(text), 0} }
+func Usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // Parse parses the arguments of the program or subcommand f.Name(), such as "mnist train". It returns a usage error if
-// the arguments are invalid. If they contain -h, it returns Help(text), where text consists of the usage line, the
-// description and the list of flags. The description says what the command does, and gives examples.
-func Parse(f *flag.FlagSet, description string, args []string) error {
+// the arguments are invalid. If they contain -h, it prints the usage line, the description and the list of flags to
+// stdout, and returns flag.ErrHelp. The description says what the command does, and gives examples.
+func Parse(f *flag.FlagSet, description string, args []string, stdout io.Writer) error {
 	f.SetOutput(io.Discard) // Run prints the error
 	err := f.Parse(args)
 	if err == flag.ErrHelp {
-		var text strings.Builder
-		fmt.Fprintf(&text, "Usage: %s [flags]\n\n%s\n\n", f.Name(), description)
-		f.SetOutput(&text)
+		fmt.Fprintf(stdout, "Usage: %s [flags]\n\n%s\n\n", f.Name(), description)
+		f.SetOutput(stdout)
 		f.PrintDefaults()
-		return Help(text.String())
+		return err
 	}
 	if err == nil && f.NArg() > 0 {
 		err = fmt.Errorf("unexpected argument %q: only flags are allowed", f.Arg(0))

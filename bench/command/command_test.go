@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -18,63 +17,26 @@ import (
 	"time"
 )
 
-// bake is a program with two flags. If $COMMAND_TEST is set, the test binary runs bake instead of the tests.
-func bake(ctx context.Context, args []string, stdout, _ io.Writer) error {
-	f := flag.NewFlagSet("bakery bake", flag.ContinueOnError)
-	loaves := f.Int("loaves", 3, "`number` of loaves")
-	wait := f.Bool("wait", false, "wait for a signal, and then for the end of the standard input")
-	if err := Parse(f, "Bakes loaves. For example:\n\n    bakery bake -loaves 2", args); err != nil {
-		return err
-	}
-	if *loaves < 0 {
-		return Usage("invalid value %d for flag -loaves: it must be positive", *loaves)
-	}
-	if *loaves == 0 {
-		return errors.New("there is no flour")
-	}
-	fmt.Fprintln(stdout, *loaves, "loaves")
-	if *wait {
-		<-ctx.Done()
-		fmt.Fprintln(stdout, "saving")
-		io.Copy(io.Discard, os.Stdin)
-		return fmt.Errorf("%w: all is saved", context.Cause(ctx))
-	}
-	return nil
+// wait is a program that waits for a signal, and then for the end of the standard input. If $COMMAND_TEST is set, the
+// test binary runs wait instead of the tests.
+func wait(ctx context.Context, _ []string, stdout, _ io.Writer) error {
+	fmt.Fprintln(stdout, "waiting")
+	<-ctx.Done()
+	fmt.Fprintln(stdout, "saving")
+	io.Copy(io.Discard, os.Stdin)
+	return fmt.Errorf("%w: all is saved", context.Cause(ctx))
 }
 
 func TestMain(m *testing.M) {
 	if os.Getenv("COMMAND_TEST") != "" {
-		Main("bakery", bake)
+		Main("wait", wait)
 	}
 	os.Exit(m.Run())
 }
 
-func TestOutputAndExitStatus(t *testing.T) {
-	help := "Usage: bakery bake [flags]\n\nBakes loaves. For example:\n\n    bakery bake -loaves 2\n\n" +
-		"  -loaves number\n    \tnumber of loaves (default 3)\n" +
-		"  -wait\n    \twait for a signal, and then for the end of the standard input\n"
-	for args, want := range map[string]struct {
-		status         int
-		stdout, stderr string
-	}{
-		"-loaves 7":    {0, "7 loaves\n", ""},
-		"-loaves 2 -h": {0, help, ""},
-		"-loaves 0":    {1, "", "bakery: there is no flour\n"},
-		"-loaves -1":   {2, "", "bakery: invalid value -1 for flag -loaves: it must be positive\n"},
-		"-bread":       {2, "", "bakery: flag provided but not defined: -bread (bakery bake -h lists the flags)\n"},
-		"bread":        {2, "", "bakery: unexpected argument \"bread\": only flags are allowed (bakery bake -h lists the flags)\n"},
-	} {
-		var stdout, stderr bytes.Buffer
-		status := Run(t.Context(), "bakery", bake, strings.Fields(args), &stdout, &stderr)
-		if status != want.status || stdout.String() != want.stdout || stderr.String() != want.stderr {
-			t.Errorf("%s: status %d, stdout %q, stderr %q; want %+v", args, status, stdout.String(), stderr.String(), want)
-		}
-	}
-}
-
-// process returns a command that runs bake in another process.
-func process(args ...string) *exec.Cmd {
-	c := exec.Command(os.Args[0], args...)
+// process returns a command that runs wait in another process.
+func process() *exec.Cmd {
+	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), "COMMAND_TEST=1")
 	return c
 }
@@ -98,11 +60,11 @@ func TestTheSecondSignalEndsTheProcess(t *testing.T) {
 		first, second syscall.Signal // second is 0 if only one signal is sent
 		state, stderr string
 	}{
-		{syscall.SIGINT, 0, "exit status 130", "bakery: interrupt signal received: all is saved\n"},
-		{syscall.SIGTERM, 0, "exit status 130", "bakery: terminated signal received: all is saved\n"},
+		{syscall.SIGINT, 0, "exit status 130", "wait: interrupt signal received: all is saved\n"},
+		{syscall.SIGTERM, 0, "exit status 130", "wait: terminated signal received: all is saved\n"},
 		{syscall.SIGTERM, syscall.SIGINT, "signal: interrupt", ""},
 	} {
-		p, stderr := process("-wait"), &bytes.Buffer{}
+		p, stderr := process(), &bytes.Buffer{}
 		p.Stderr = stderr
 		stdin, _ := p.StdinPipe()
 		stdout, _ := p.StdoutPipe()
