@@ -30,8 +30,8 @@ func BenchmarkGaussian(b *testing.B) {
 	}
 }
 
-// measure reports the time of a call to f, without the first two calls, which allocate memory, and the rate in GFLOP/s
-// and as a percentage of the peak. The argument flops is the number of operations in a call, or 0 to report no rate.
+// measure reports the time per call to f, and the rate in GFLOP/s and as a percentage of the peak. It does not time the
+// first two calls, which allocate memory. A call performs flops operations; 0 means that there is no rate.
 func measure(b *testing.B, flops float64, f func()) {
 	for range 2 {
 		f()

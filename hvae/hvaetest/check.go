@@ -64,7 +64,7 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 	forward := func(s []float64) []float64 { return apply(s, (*hvae.Flow[float64]).Forward) }
 	for _, s := range orNormal(points, 1, 2*dims) {
 		end := linalg.Column(forward(s)...)
-		// The factor 1 + 10⁻⁹h imitates rounding errors. If Inverse amplifies them, the two results differ too much.
+		// The factor 1 + 10⁻⁹h imitates rounding errors. If Inverse amplifies them, the results depend on h.
 		if err := compare("H⁻¹(H(z, ρ))", s, s, func(h float64) []float64 {
 			moved := end.Clone()
 			linalg.Scale(moved, 1+1e-9*h, end)
@@ -82,8 +82,8 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 	return nil
 }
 
-// compare returns an error if an element of got differs from that of n = numerical(step/8) by more than e + 10⁻⁶·m, or
-// if e > 10⁻³·m. Here e = 10·|n − numerical(step)| is an estimate of the error of n, and m = max(1, |n|).
+// compare returns an error if an element of got differs from the element of n = numerical(step/8) by more than e +
+// 10⁻⁶·m, or if e > 10⁻³·m. Here e = 10·|n − numerical(step)| is an estimate of the error of n, and m = max(1, |n|).
 func compare(quantity string, at, got []float64, numerical func(h float64) []float64) error {
 	coarse, fine := numerical(step), numerical(step/8)
 	for i, want := range fine {

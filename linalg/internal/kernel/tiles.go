@@ -69,9 +69,9 @@ func (c *Contraction[T]) tiles() {
 		args.add = 1
 	}
 	// The widest tiles cover the first columns of each group. If there is only one group, narrower tiles and then
-	// partial tiles cover its remaining columns. If there are several groups, each row of a tile has one vector from
-	// each of several groups. If less than a vector remains of each group, quad tiles cover remainders of four columns,
-	// and partial tiles cover other remainders, one group at a time.
+	// partial tiles cover its remaining columns. If there are several groups, a tile contains one vector from each of a
+	// few groups. If a group has fewer columns left than a vector, quad tiles cover four columns of a few groups, and
+	// partial tiles cover any other number of columns, one group at a time.
 	vectors := s.vectors
 	wide := vectors * s.lanes
 	done := c.Cols / wide * wide
