@@ -142,9 +142,8 @@ func rosenbrock(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Neg(ad.Add(ad.Square(ad.AddConst(x, -1)), valley))
 }
 
-// If some paths diverge, Evidence must return an estimate from the other draws. If p̂ = 0 in all draws, for example
-// because a standard deviation is 0, Evidence must return an error that names the first operation whose result is not
-// finite.
+// Evidence must return an estimate if some paths diverge. If p̂ = 0 in all draws, for example because a standard
+// deviation is 0, it must return an error that names the first operation whose result is not finite.
 func TestEvidenceSurvivesDivergedDraws(t *testing.T) {
 	draw := func(epsilon, sd, alpha, s float64) hvae.Bound[float64] {
 		return func(b *hvae.Block[float64]) *ad.Var[float64] {
