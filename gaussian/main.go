@@ -209,13 +209,13 @@ func errorChart(title string, rows []model.Outcome, families ...string) []byte {
 	rows = slices.SortedStableFunc(slices.Values(rows), func(a, b model.Outcome) int { return a.Dims - b.Dims })
 	for _, r := range rows {
 		if family, _ := model.Parse(r.Method); slices.Contains(families, family) {
-			addPoint(&c, r.Method, plot.Line, float64(r.Dims), r.Err, r.ErrSE)
+			c.Add(r.Method, plot.Line, float64(r.Dims), r.Err, r.ErrSE)
 		}
 		if r.Method == rows[len(rows)-1].Method { // true for one row of each dimension
-			c.XTicks = addPoint(&c, "max. likelihood", plot.Dashed, float64(r.Dims), r.MLEDeltaErr+r.MLESigmaErr).X
+			c.XTicks = c.Add("max. likelihood", plot.Dashed, float64(r.Dims), r.MLEDeltaErr+r.MLESigmaErr).X
 		}
 	}
-	return c.SVG()
+	return plot.Panels(1, c)
 }
 
 // gapChart plots the gap log p(D) − ELBO against K for tied and untied tempering, and the lower bound on the gap for
@@ -228,26 +228,11 @@ func gapChart(rows []model.Outcome) []byte {
 		d := fmt.Sprintf("d = %d, ", r.Dims)
 		switch family, K := model.Parse(r.Method); family {
 		case "hvae":
-			c.XTicks = addPoint(&c, d+"tied", plot.Line, float64(K), r.Gap).X
-			addPoint(&c, d+"limit for tied flows", plot.Dashed, float64(K), r.TiedLimit)
+			c.XTicks = c.Add(d+"tied", plot.Line, float64(K), r.Gap).X
+			c.Add(d+"limit for tied flows", plot.Dashed, float64(K), r.TiedLimit)
 		case "hvae-untied":
-			addPoint(&c, d+"untied", plot.Line, float64(K), r.Gap)
+			c.Add(d+"untied", plot.Line, float64(K), r.Gap)
 		}
 	}
-	return c.SVG()
-}
-
-// addPoint adds a point to the series with the given label and returns the series. If c has no such series, addPoint
-// creates it. The optional argument se is half the length of an error bar.
-func addPoint(c *plot.Chart, label string, style plot.Style, x, y float64, se ...float64) *plot.Series {
-	i := slices.IndexFunc(c.Series, func(s plot.Series) bool { return s.Label == label })
-	if i < 0 {
-		i = len(c.Series)
-		c.Series = append(c.Series, plot.Series{Label: label, Style: style})
-	}
-	s := &c.Series[i]
-	s.X = append(s.X, x)
-	s.Y = append(s.Y, y)
-	s.Error = append(s.Error, se...)
-	return s
+	return plot.Panels(1, c)
 }

@@ -228,7 +228,7 @@ func iterationsFigure(rows []longRow) []byte {
 		charts[i].YLabel = "nats"
 		for _, r := range rows {
 			if r.Dims == d {
-				addPoint(&charts[i], r.Method, plot.Line, float64(r.Iterations), r.missing())
+				charts[i].Add(r.Method, plot.Line, float64(r.Iterations), r.missing())
 			}
 		}
 	}

@@ -101,17 +101,17 @@ func pathCharts(f model.TwoModesFlow, n int, rng *rand.Rand, title string) (plan
 		h := ad.Sub(kinetic, flow.Target.LogJoint(phase.Z)).Value // the energy H(z_k, ρ_k)
 		for i := range n {
 			label := fmt.Sprintf("path %d", i+1)
-			addPoint(&plane, label, plot.Line, z.At(0, i), z.At(1, i))
-			addPoint(&energy, label, plot.Line, float64(k), h.At(0, i)-math.Log(math.Pi))
+			plane.Add(label, plot.Line, z.At(0, i), z.At(1, i))
+			energy.Add(label, plot.Line, float64(k), h.At(0, i)-math.Log(math.Pi))
 		}
 	}
 	for _, path := range plane.Series {
-		addPoint(&plane, "start z₀", plot.Points, path.X[0], path.Y[0])
-		addPoint(&plane, "end z_K", plot.Points, path.X[f.K], path.Y[f.K])
+		plane.Add("start z₀", plot.Points, path.X[0], path.Y[0])
+		plane.Add("end z_K", plot.Points, path.X[f.K], path.Y[f.K])
 	}
 	addContours(&plane)
 	for _, k := range []int{0, f.K} {
-		addPoint(&energy, fmt.Sprintf("barrier, %.1f nats", barrier), plot.Dashed, float64(k), barrier)
+		energy.Add(fmt.Sprintf("barrier, %.1f nats", barrier), plot.Dashed, float64(k), barrier)
 	}
 	return plane, energy
 }
@@ -125,9 +125,9 @@ func addContours(plane *plot.Chart) {
 			r := 0.5 * math.Sqrt(2*height)
 			for j := range 61 {
 				sin, cos := math.Sincos(2 * math.Pi * float64(j) / 60)
-				addPoint(plane, label, plot.Thin, mode+r*cos, r*sin)
+				plane.Add(label, plot.Thin, mode+r*cos, r*sin)
 			}
-			addPoint(plane, label, plot.Thin, math.NaN(), math.NaN()) // a gap
+			plane.Add(label, plot.Thin, math.NaN(), math.NaN()) // a gap
 		}
 	}
 }

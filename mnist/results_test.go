@@ -255,7 +255,7 @@ func TestTableOfEqualWorkMatchesTheResults(t *testing.T) {
 			chart.Series = append(chart.Series, plot.Series{Label: arm, X: []float64{0, 130}, Y: []float64{-arms["start"][0].Result.Lower, float64(after)}, Error: []float64{0, float64(sd)}})
 		}
 	}
-	matches(t, "results/worth.svg", chart.SVG())
+	matches(t, "results/worth.svg", plot.Panels(1, chart))
 }
 
 // results/README.md must show the results of all control runs.

@@ -199,20 +199,15 @@ func (r *trainingRun) write(file string, content []byte) error {
 
 // curve returns a plot of the metrics as SVG.
 func (r *trainingRun) curve() []byte {
-	best := model.Best(r.Metrics)
-	train := plot.Series{Label: "training"}
-	validation := plot.Series{Label: "validation"}
-	point := plot.Series{Label: fmt.Sprintf("best epoch, %d", best.Epoch), Style: plot.Points}
-	point.X, point.Y = []float64{float64(best.Epoch)}, []float64{best.ValELBO}
-	for _, m := range r.Metrics {
-		train.X = append(train.X, float64(m.Epoch))
-		train.Y = append(train.Y, m.TrainELBO)
-		validation.Y = append(validation.Y, m.ValELBO)
-	}
-	validation.X = train.X
-	c := plot.Chart{XLabel: "epoch", YLabel: "ELBO (nats)", LogX: true, Series: []plot.Series{train, validation, point}}
+	c := plot.Chart{XLabel: "epoch", YLabel: "ELBO (nats)", LogX: true}
 	c.Title = fmt.Sprintf("Training: %v, on %s", r.Settings.Config, r.Data)
-	return c.SVG()
+	for _, m := range r.Metrics {
+		c.Add("training", plot.Line, float64(m.Epoch), m.TrainELBO)
+		c.Add("validation", plot.Line, float64(m.Epoch), m.ValELBO)
+	}
+	best := model.Best(r.Metrics)
+	c.Add(fmt.Sprintf("best epoch, %d", best.Epoch), plot.Points, float64(best.Epoch), best.ValELBO)
+	return plot.Panels(1, c)
 }
 
 // encodeMetrics returns the contents of metricsFile.

@@ -258,15 +258,8 @@ func (s summary) plotDifference(c *plot.Chart) {
 		return
 	}
 	label := strings.Replace(strings.TrimSuffix(s.row, "-shared"), fmt.Sprintf("-k%d", s.config.K), "", 1)
-	same := func(line plot.Series) bool { return line.Label == label }
-	if !slices.ContainsFunc(c.Series, same) {
-		c.Series = append(c.Series, plot.Series{Label: label})
-	}
-	line := &c.Series[slices.IndexFunc(c.Series, same)]
 	mean, se := eval.MeanSE(s.differences)
-	line.X = append(line.X, float64(s.config.K))
-	line.Y = append(line.Y, float64(mean))
-	line.Error = append(line.Error, float64(se))
+	c.Add(label, plot.Line, float64(s.config.K), float64(mean), float64(se))
 }
 
 // plotELBO adds the curve of the validation ELBO for each run.

@@ -23,8 +23,7 @@ const (
 	Points              // markers without a line
 )
 
-// A Series is a sequence of points. A series drawn as a line has a gap at each point that the axes cannot show. The
-// legend omits a series without a label.
+// A Series is a sequence of points. A series drawn as a line has a gap at each point that the axes cannot show.
 type Series struct {
 	Label string
 	X, Y  []float64
@@ -43,6 +42,21 @@ type Chart struct {
 	Series                []Series
 }
 
+// Add adds a point to the series with the given label and returns the series. If c has no such series, Add creates it.
+// The optional argument se is half the length of an error bar.
+func (c *Chart) Add(label string, style Style, x, y float64, se ...float64) *Series {
+	i := slices.IndexFunc(c.Series, func(s Series) bool { return s.Label == label })
+	if i < 0 {
+		i = len(c.Series)
+		c.Series = append(c.Series, Series{Label: label, Style: style})
+	}
+	s := &c.Series[i]
+	s.X = append(s.X, x)
+	s.Y = append(s.Y, y)
+	s.Error = append(s.Error, se...)
+	return s
+}
+
 // colours are based on the palette of Okabe and Ito, for readers with colour blindness.
 var colours = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5230", "#000000"}
 
@@ -51,14 +65,8 @@ var colours = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#
 var shapes = []string{"m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", "m-4 -4h8v8h-8z", "m0 -5.2l5 9h-10z",
 	"m0 -5.5l5 5.5l-5 5.5l-5 -5.5z", "m0 5.2l5 -9h-10z", "m-4.5 -4.5l9 9m0 -9l-9 9", "m0 -5.5v11m-5.5 -5.5h11"}
 
-// Sizes in pixels.
-const (
-	left, top, bottom = 84, 44, 60 // margins of the frame
-	glyph, fontSize   = 34, 13     // length of a line in the legend, and size of the text
-)
-
-// SVG returns the chart as an SVG document.
-func (c Chart) SVG() []byte { return Panels(1, c) }
+const left, top, bottom = 84, 44, 60 // margins of the frame in pixels
+const glyph, fontSize = 34, 13       // length of a line in the legend and size of the text in pixels
 
 // Panels returns an SVG document with charts in a grid, row by row. Axes with the same label have the same range.
 // Series with the same label have the same colour and marker. The legend on the right lists each label once. The first
@@ -91,7 +99,7 @@ func Panels(columns int, charts ...Chart) []byte {
 		c.drawFrame(&b, x, y)
 		var markers bytes.Buffer // drawn in front of all lines
 		for _, s := range c.Series {
-			n := slices.IndexFunc(legend, func(l Series) bool { return l.Label == s.Label && s.Label != "" })
+			n := slices.IndexFunc(legend, func(l Series) bool { return l.Label == s.Label })
 			if n < 0 {
 				n, legend = len(legend), append(legend, s)
 			}
@@ -102,12 +110,10 @@ func Panels(columns int, charts ...Chart) []byte {
 	}
 	right, x, y, pixels := x0, float64(min(columns, len(charts)))*(left+width)+18, float64(top+12), axis{max: 1, to: 1}
 	for n, s := range legend {
-		if s.Label != "" {
-			s.Error = nil
-			s.draw(&b, &b, n, []float64{x, x + glyph}, []float64{y, y}, pixels, pixels)
-			text(&b, x+glyph+12, y+4.5, "", s.Label)
-			right, y = max(right, x+glyph+12+textWidth(s.Label)), y+24
-		}
+		s.Error = nil
+		s.draw(&b, &b, n, []float64{x, x + glyph}, []float64{y, y}, pixels, pixels)
+		text(&b, x+glyph+12, y+4.5, "", s.Label)
+		right, y = max(right, x+glyph+12+textWidth(s.Label)), y+24
 	}
 	const start = `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0[1]f %.0[2]f" ` +
 		`font-family="Helvetica, Arial, sans-serif" font-size="%d">` + "\n" + `<rect width="100%%" height="100%%" fill="white"/>`
@@ -129,8 +135,7 @@ func (c Chart) drawFrame(b *bytes.Buffer, x, y axis) {
 			end = at + half + 4
 		}
 	}
-	const frame = `<path fill="none" stroke="#404040" d="M%.1f %.1fH%.1fV%.1fH%.1fz"/>` + "\n"
-	fmt.Fprintf(b, frame, x.from, y.to, x.to, y.from, x.from)
+	fmt.Fprintf(b, `<path fill="none" stroke="#404040" d="M%.1f %.1fH%.1fV%.1fH%.1fz"/>`+"\n", x.from, y.to, x.to, y.from, x.from)
 	middle := (x.from + x.to) / 2
 	text(b, middle, y.to-16, `text-anchor="middle" font-size="15" font-weight="bold"`, c.Title)
 	text(b, middle, y.from+44, `text-anchor="middle"`, c.XLabel)
@@ -205,9 +210,7 @@ func (a axis) scale(v float64) float64 {
 }
 
 // at returns the pixel coordinate of v. The result is infinite or NaN if the axis cannot show v.
-func (a axis) at(v float64) float64 {
-	return a.from + (a.scale(v)-a.min)/(a.max-a.min)*(a.to-a.from)
-}
+func (a axis) at(v float64) float64 { return a.from + (a.scale(v)-a.min)/(a.max-a.min)*(a.to-a.from) }
 
 // label returns the text of a tick.
 func (a axis) label(v float64) string {

@@ -31,7 +31,6 @@ func gallery() []Chart {
 			{Label: "thin", X: []float64{0, 10, nan, 30, 40}, Y: []float64{-5, -6, nan, -5, -4}, Style: Thin},
 			{Label: "points", X: []float64{0, 40}, Y: []float64{6, 7}, Style: Points},
 			{Label: "other points", X: []float64{0, 40}, Y: []float64{7, 6}, Style: Points},
-			{X: []float64{0, 40}, Y: []float64{-7, -7}}, // without a label
 		}},
 		{XLabel: "one value", YLabel: "nothing", Height: 60, Series: []Series{{Label: "a < b", X: []float64{5}, Y: []float64{nan}}}},
 		{XLabel: "few powers", YLabel: "many powers", LogX: true, LogY: true, Series: []Series{
