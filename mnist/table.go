@@ -228,26 +228,19 @@ func (s summary) String() string {
 
 // figures returns table1.svg and budget.svg. Each has one chart per protocol; budget.svg omits the published results.
 func figures(lines []summary) (table1, budget []byte) {
-	var protocols []string
-	for _, s := range lines {
-		protocols = append(protocols, s.protocol)
-	}
-	slices.Sort(protocols)
+	byProtocol := func(a, b summary) int { return strings.Compare(a.protocol, b.protocol) }
+	difference := plot.Chart{XLabel: "K", YLabel: "NLL minus the VAE's ± s.e. (nats)"}
+	elbo := plot.Chart{XLabel: "work (epochs of a VAE)", YLabel: "validation ELBO (nats)", LogX: true}
 	var differences, elbos []plot.Chart
-	for _, p := range slices.Compact(protocols) {
-		difference := plot.Chart{Title: p, XLabel: "K", YLabel: "NLL minus the VAE's ± s.e. (nats)"}
-		elbo := plot.Chart{Title: p, XLabel: "work (epochs of a VAE)", YLabel: "validation ELBO (nats)", LogX: true}
-		for _, s := range lines {
-			if s.protocol == p {
-				s.plotDifference(&difference)
-				s.plotELBO(&elbo)
-			}
+	for _, s := range slices.SortedStableFunc(slices.Values(lines), byProtocol) {
+		if difference.Title != s.protocol {
+			difference.Title, elbo.Title = s.protocol, s.protocol
+			differences, elbos = append(differences, difference), append(elbos, elbo)
 		}
-		differences = append(differences, difference)
-		if p != publishedName {
-			elbos = append(elbos, elbo)
-		}
+		s.plotDifference(&differences[len(differences)-1])
+		s.plotELBO(&elbos[len(elbos)-1])
 	}
+	elbos = slices.DeleteFunc(elbos, func(c plot.Chart) bool { return c.Title == publishedName })
 	return plot.Panels(2, differences...), plot.Panels(2, elbos...)
 }
 
