@@ -69,10 +69,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		e.Settings = s.Settings
 	}
 	if k == "0" {
-		trained := c.Network
-		config := model.Config{Kind: c.Config.Kind, Tempering: "none", Latent: c.Config.Latent}
-		c.Network = model.New[float32](config, 0, 0)
-		c.SetEncoderAndDecoder(trained)
+		c.Config = model.Config{Kind: c.Config.Kind, Tempering: "none", Latent: c.Config.Latent}
 	}
 	load := data.Load // AIS is tuned on validation images
 	if method == "is" {
