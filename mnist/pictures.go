@@ -122,20 +122,15 @@ func contact(columns int, digits ...linalg.Matrix[float32]) []byte {
 	for i := range sheet.Pix {
 		sheet.Pix[i] = 255
 	}
-	left, top := margin, margin
-	for _, m := range digits {
-		for j := range m.Cols {
-			if left >= columns*pitch {
-				left = margin
-				top += pitch
+	for y := range rows * pitch {
+		for x := range columns * pitch {
+			digit := y/pitch*columns + x/pitch
+			row, column := y%pitch/scale, x%pitch/scale // of the digit
+			if digit < n && row < data.Side && column < data.Side {
+				m := digits[digit/digits[0].Cols]
+				v := m.At(row*data.Side+column, digit%digits[0].Cols)
+				sheet.SetGray(margin+x, margin+y, color.Gray{uint8(math.Round(255 * float64(v)))})
 			}
-			for y := range data.Side * scale {
-				for x := range data.Side * scale {
-					v := m.At(y/scale*data.Side+x/scale, j)
-					sheet.SetGray(left+x, top+y, color.Gray{uint8(math.Round(255 * float64(v)))})
-				}
-			}
-			left += pitch
 		}
 	}
 	var b bytes.Buffer
