@@ -56,10 +56,7 @@ func LogBernoulli[T linalg.Float](x, a *ad.Var[T]) *ad.Var[T] {
 // then the mean of log p̂ or, if Config.Importance is true, the logarithm of the mean of p̂ (hvae.ImportanceBound).
 func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 	mean, std := n.Encode(x)
-	L := n.Config.Draws
-	if L == 0 {
-		return n.Draw(x, mean, std, epsilon, gamma0).LogEstimate()
-	}
+	L := max(1, n.Config.Draws)
 	logs := n.Draw(repeat(x, L), repeat(mean, L), repeat(std, L), epsilon, gamma0).LogEstimate()
 	if n.Config.Importance {
 		return hvae.ImportanceBound(logs, L)
