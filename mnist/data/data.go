@@ -74,12 +74,23 @@ func Load(folder string, stderr io.Writer) (set Set, err error) {
 // LoadTest is like Load, but skips the training images, because reading them takes most of the time. It sets Train and
 // SHA256 only for the built-in images.
 func LoadTest(folder string, stderr io.Writer) (set Set, err error) {
-	set.Folder, err = locate(folder)
+	folder = cmp.Or(folder, os.Getenv("HVAE_MNIST"))
+	if folder == Synthetic {
+		return synthetic(), nil
+	}
+	if folder == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return set, err
+		}
+		folder = filepath.Join(cache, "hvae-mnist")
+	} else if _, err := os.Stat(folder); err != nil { // do not create the folder, because its name may be misspelt
+		return set, fmt.Errorf("there is no folder %s: set -data or $HVAE_MNIST to the folder of the image files, "+
+			"create it to download MNIST into it, or use -data %s for built-in images", folder, Synthetic)
+	}
+	set.Folder, err = filepath.Abs(folder)
 	if err != nil {
 		return set, err
-	}
-	if set.Folder == Synthetic {
-		return synthetic(), nil
 	}
 	set.Test, err = testFile.load(set.Folder, trainFile, stderr)
 	set.Name = MNIST
@@ -87,23 +98,6 @@ func LoadTest(folder string, stderr io.Writer) (set Set, err error) {
 		set.Name = "images-" + d[:8]
 	}
 	return set, err
-}
-
-// locate returns the absolute path of the image folder, or Synthetic if the folder is Synthetic.
-func locate(folder string) (string, error) {
-	folder = cmp.Or(folder, os.Getenv("HVAE_MNIST"))
-	if folder == Synthetic {
-		return folder, nil
-	}
-	if folder == "" {
-		cache, err := os.UserCacheDir()
-		return filepath.Join(cache, "hvae-mnist"), err
-	}
-	if _, err := os.Stat(folder); err != nil { // do not create the folder, because its name may be misspelt
-		return "", fmt.Errorf("there is no folder %s: set -data or $HVAE_MNIST to the folder of the image files, "+
-			"create it to download MNIST into it, or use -data %s for built-in images", folder, Synthetic)
-	}
-	return filepath.Abs(folder)
 }
 
 const validationShare = 6 // as in the paper, 10,000 of the 60,000 training images of MNIST are used for validation
