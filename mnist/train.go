@@ -204,8 +204,8 @@ func (r *trainingRun) train(ctx context.Context, stdout, stderr io.Writer) error
 		return fmt.Sprintf("epoch %d, image %d of %d, ELBO %.2f", len(r.Metrics)+1, r.images, images, elbo)
 	})
 	for {
-		best := model.Best(r.Metrics)
 		if why := model.Ended(r.Metrics, r.Settings.Epochs, r.Settings.Patience); why != "" {
+			best := model.Best(r.Metrics)
 			fmt.Fprintf(stdout, "training has ended: %s\nbest validation ELBO %.2f on %s after epoch %d; the model is %s\n",
 				why, best.ValELBO, r.Data, best.Epoch, filepath.Join(r.folder, modelFile))
 			return nil

@@ -130,11 +130,8 @@ type Metrics struct {
 	Flow // parameters of the flow; zero for a VAE
 }
 
-// Best returns the metrics of the first epoch with the best validation ELBO, or zero Metrics if there are no epochs.
-func Best(all []Metrics) (best Metrics) {
-	if len(all) == 0 {
-		return best
-	}
+// Best returns the metrics of the first epoch with the best validation ELBO. It panics if there are no epochs.
+func Best(all []Metrics) Metrics {
 	return slices.MaxFunc(all, func(a, b Metrics) int { return cmp.Compare(a.ValELBO, b.ValELBO) })
 }
 
@@ -143,7 +140,7 @@ func Ended(all []Metrics, epochs, patience int) string {
 	switch n := len(all); {
 	case n >= epochs:
 		return fmt.Sprintf("all %d epochs are done (-epochs)", epochs)
-	case n-Best(all).Epoch >= patience:
+	case n > 0 && n-Best(all).Epoch >= patience:
 		return fmt.Sprintf("the validation ELBO has not improved for %d epochs (-patience)", patience)
 	}
 	return ""
