@@ -4,6 +4,7 @@ import (
 	"math"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -112,17 +113,10 @@ func TestEvalMatchesTheOracle(t *testing.T) {
 	}
 }
 
-// huge sets all elements to the largest float32.
-func huge(x []float32) {
-	for i := range x {
-		x[i] = math.MaxFloat32
-	}
-}
-
 func TestModelsThatHaveDivergedFail(t *testing.T) {
 	name, c := trained(t, model.Config{Kind: "hvae", K: 2, Tempering: "free", Latent: 2}, 1)
 	for _, p := range c.Params() {
-		huge(p.Value.Data)
+		copy(p.Value.Data, slices.Repeat([]float32{math.MaxFloat32}, len(p.Value.Data)))
 	}
 	write(t, c.Encode(), name)
 	_, stderr, status := mnist(t.Context(), "eval", "-limit", "2", "-samples", "2", "-data", "synthetic", "-checkpoint", name)
