@@ -1276,7 +1276,7 @@ func posteriorCovariance(r *report) {
 	for i := range images {
 		t.Reset()
 		rng := random.Stream(62, "images", i)
-		x, _ := eval.Simulate(c, 1, func(int) *rand.Rand { return rng })
+		x, _ := eval.Simulate(c, rng)
 		network, image := c.Const(&t), t.Const(x)
 		mean, sd := network.Encode(image)
 		epsilon, gamma0 := noise(&t, rng, c.Config.Latent, draws), noise(&t, rng, c.Config.Latent, draws)

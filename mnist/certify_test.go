@@ -25,35 +25,11 @@ func logEvidence(c model.Checkpoint, x linalg.Matrix[float32]) float64 {
 		z.Data[j] = float32(edge * (2*float64(j)/n - 1))
 	}
 	var tape ad.Tape[float32]
-	network := c.Const(&tape)
-	logits := network.Decode(tape.Const(z)).Value
 	terms := make([]float64, n+1)
-	for j := range terms {
-		terms[j] = -float64(z.Data[j])*float64(z.Data[j])/2 + math.Log(2*edge/n/math.Sqrt(2*math.Pi))
-		for i, pixel := range x.Data {
-			a := float64(logits.At(i, j))
-			terms[j] += float64(pixel)*a - math.Log1p(math.Exp(-math.Abs(a))) - max(a, 0)
-		}
+	for j, l := range c.Const(&tape).Flow(tape.Const(x)).Target.LogJoint(tape.Const(z)).Value.Data {
+		terms[j] = float64(l) + math.Log(2*edge/n)
 	}
 	return linalg.LogSumExp(terms)
-}
-
-// simulatedImage draws image i of a run as eval -simulated does: first z, then each pixel.
-func simulatedImage(c model.Checkpoint, seed uint64, run, i int) linalg.Matrix[float32] {
-	var tape ad.Tape[float32]
-	network := c.Const(&tape)
-	rng := random.Stream(seed, "mnist eval simulated", run, i)
-	z := linalg.New[float32](c.Config.Latent, 1)
-	for k := range z.Data {
-		z.Data[k] = float32(rng.NormFloat64())
-	}
-	x := linalg.New[float32](784, 1)
-	for p, logit := range network.Decode(tape.Const(z)).Value.Data {
-		if float64(rng.Float32()) < 1/(1+math.Exp(-float64(logit))) {
-			x.Data[p] = 1
-		}
-	}
-	return x
 }
 
 // The bounds that eval -method ais prints must agree with log p(x), which is computed here by quadrature for the same
@@ -77,7 +53,7 @@ func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 			for i := range c.images {
 				x := linalg.New[float32](784, 1)
 				if got.Data == "simulated" {
-					x = simulatedImage(checkpoint, 7, r, i)
+					x, _ = eval.Simulate(checkpoint, random.Stream(7, "mnist eval simulated", r, i))
 				} else {
 					data.Binarise(x, 0, set.Test.Image(i), random.Stream(7, "mnist eval pixels", r, i))
 				}

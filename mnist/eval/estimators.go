@@ -36,7 +36,7 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 	stream := func(purpose string) *rand.Rand { return random.Stream(e.Seed, purpose, run, image) }
 	var x, z matrix // z is an exact draw from the posterior of a simulated image
 	if e.Set == nil {
-		x, z = Simulate(e.model, 1, func(int) *rand.Rand { return stream("mnist eval simulated") })
+		x, z = Simulate(e.model, stream("mnist eval simulated"))
 	} else {
 		x = linalg.New[float32](pixels, 1)
 		data.Binarise(x, 0, e.Set.Test.Image(image), stream("mnist eval pixels"))
@@ -74,13 +74,11 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 }
 
 // Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n], so each column of z is an exact draw from the
-// posterior p_θ(z|x). Each image has its own random stream.
-func Simulate(c model.Checkpoint, n int, stream func(image int) *rand.Rand) (x, z matrix) {
-	x, z = linalg.New[float32](pixels, n), linalg.New[float32](c.Config.Latent, n)
-	streams := make([]*rand.Rand, n)
-	for j := range streams {
-		streams[j] = stream(j)
-		random.FillNormalColumn(streams[j], z, j)
+// posterior p_θ(z|x). Column j uses the random numbers of streams[j].
+func Simulate(c model.Checkpoint, streams ...*rand.Rand) (x, z matrix) {
+	x, z = linalg.New[float32](pixels, len(streams)), linalg.New[float32](c.Config.Latent, len(streams))
+	for j, rng := range streams {
+		random.FillNormalColumn(rng, z, j)
 	}
 	var t ad.Tape[float32]
 	probabilities := ad.Sigmoid(c.Const(&t).Decode(t.Const(z))).Value
@@ -166,7 +164,7 @@ func (e *estimator) tune(ctx context.Context) (err error) {
 	const kernels = 50 // if Steps is small, repeat the kernels until a chain has applied about this many kernels
 	var x matrix
 	if e.Set == nil {
-		x, _ = Simulate(e.model, n, func(i int) *rand.Rand { return random.Stream(e.Seed, "mnist ais tuning simulated", i) })
+		x, _ = Simulate(e.model, e.streams(n, "mnist ais tuning simulated")...)
 	} else {
 		_, validation := data.Split(e.Set.Train, e.model.Seed)
 		x = linalg.New[float32](pixels, min(n, len(validation)))

@@ -32,8 +32,6 @@ func checkpoint(config model.Config) model.Checkpoint {
 
 var vae = model.Config{Kind: "vae", Tempering: "none", Latent: 3}
 
-func stream(i int) *rand.Rand { return random.Stream(1, "image", i) }
-
 // Step sizes must be tuned on validation images, not on the evaluated images.
 func TestStepSizesAreTunedOnValidationImages(t *testing.T) {
 	tuned := func(validation, others byte) []float64 {
@@ -66,7 +64,7 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, z := Simulate(e.model, 1, func(int) *rand.Rand { return random.Stream(0, "mnist eval simulated", 3, 4) })
+	x, z := Simulate(e.model, random.Stream(0, "mnist eval simulated", 3, 4))
 	streams := func(purpose string) (all []*rand.Rand) {
 		for chain := range chains {
 			all = append(all, random.Stream(0, purpose, 3, 4, chain))
@@ -89,10 +87,10 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 // All reverse paths must end at z, the exact draw from the posterior. Without a flow, p̂ must then be p(x, z)/q(z|x) for
 // all momenta.
 func TestReversePathsEndAtTheExactDraw(t *testing.T) {
-	x, z := Simulate(checkpoint(vae), 1, stream)
+	x, z := Simulate(checkpoint(vae), random.Stream(1, "image"))
 	e := &estimator{model: checkpoint(vae), Options: Options{Samples: 50}}
 	var tape ad.Tape[float32]
-	logs, err := e.importance(t.Context(), &tape, x, z, stream(1))
+	logs, err := e.importance(t.Context(), &tape, x, z, random.Stream(1, "noise"))
 	if err != nil || len(logs) != 50 {
 		t.Fatalf("there are %d values, want 50 (error %v)", len(logs), err)
 	}
