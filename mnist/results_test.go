@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hvae/bench/plot"
 	"hvae/mnist/eval"
 	"hvae/mnist/model"
 )
@@ -220,41 +219,13 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 	}
 }
 
-// An armRun is a line of worth.jsonl or controls.jsonl: the kind of training run (Arm) and the result of evaluating it.
+// An armRun is a line of controls.jsonl: the kind of training run (Arm) and the result of evaluating it.
 type armRun struct {
 	Arm    string
 	Result struct {
 		ELBO, NLL, Lower float64
 		Samples          int
 	}
-}
-
-// The table and the figure of runs with the same work must agree with worth.jsonl, which contains the evaluations of
-// all runs. In this file, the order of the seeds is the same in all arms.
-func TestTableOfEqualWorkMatchesTheResults(t *testing.T) {
-	arms := map[string][]armRun{}
-	for _, r := range jsonLines[armRun](t, string(read(t, "results/worth.jsonl"))) {
-		arms[r.Arm] = append(arms[r.Arm], r)
-	}
-	chart := plot.Chart{Title: "Training start further, with equal work", XLabel: "work (epochs of a VAE)", YLabel: "annealed NLL ± s.d. over seeds (nats)", XTicks: []float64{0, 130}}
-	for _, arm := range []string{"start", "vae", "mean", "importance", "tied", "untied"} {
-		var elbos, nlls, annealed, differences []float64
-		for i, r := range arms[arm] {
-			elbos, nlls, annealed = append(elbos, r.Result.ELBO), append(nlls, r.Result.NLL), append(annealed, -r.Result.Lower)
-			differences = append(differences, arms["importance"][i].Result.Lower-r.Result.Lower)
-		}
-		mean := func(x []float64) string { return eval.PlusMinus(eval.MeanSD(x)) }
-		less := ""
-		if arm != "start" && arm != "importance" {
-			less = signed(eval.MeanSE(differences)) + " |"
-		}
-		shows(t, resultsREADME, "| `%s` | %d | %s | %s | %s | %s", arm, len(elbos), mean(elbos), mean(nlls), mean(annealed), less)
-		if arm != "start" {
-			after, sd := eval.MeanSD(annealed)
-			chart.Series = append(chart.Series, plot.Series{Label: arm, X: []float64{0, 130}, Y: []float64{-arms["start"][0].Result.Lower, float64(after)}, Error: []float64{0, float64(sd)}})
-		}
-	}
-	matches(t, "results/worth.svg", plot.Panels(1, chart))
 }
 
 // results/README.md must show the results of all control runs.
