@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -161,6 +162,14 @@ func TestTextOfTheREADMEMatchesTheResults(t *testing.T) {
 	shows(t, resultsREADME, "NLL %s after 150 epochs", less(hvae))
 	shows(t, resultsREADME, "%s with one ε and %s with several",
 		less(find(table, "hvae-k5-fixed-shared", false)), less(find(table, "hvae-k5-fixed-varied", false)))
+	comparisons := 0.0
+	for _, s := range table {
+		if s.protocol != publishedName && s.differences != nil {
+			comparisons++
+		}
+	}
+	inside := 1 - 0.05/comparisons // probability that |t| is not significant, for t with 2 degrees of freedom
+	shows(t, resultsREADME, "from %.1f standard errors", math.Sqrt(2)*inside/math.Sqrt(1-inside*inside))
 	var epochs, reached []int
 	for _, r := range published() {
 		epochs = append(epochs, r.epochs)
