@@ -31,7 +31,7 @@ func BenchmarkGaussian(b *testing.B) {
 }
 
 // measure reports the time per call to f, and the rate in GFLOP/s and as a percentage of the peak. It does not time the
-// first two calls, which allocate memory. A call performs flops operations; 0 means that there is no rate.
+// first two calls, which allocate memory. A call performs flops operations. If flops is 0, measure reports no rate.
 func measure(b *testing.B, flops float64, f func()) {
 	for range 2 {
 		f()

@@ -133,10 +133,10 @@ func transposeRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[
 	}
 }
 
-// transposeOne implements transpose on one core for images with one channel. The result of a contraction in
-// transposeRows has a row for each channel. With one channel, such a contraction would use each loaded element of δ
-// only once. In transposeOne, the result of a contraction therefore has a row for each kernel row. For output row oy,
-// the row for kernel row ky is added to input row oy·Stride + ky − PadTop.
+// transposeOne implements transpose on one core for images with one channel. In transposeRows, a contraction computes
+// one row per channel, and uses each loaded element of δ once per row. With one channel, δ would not be reused. So a
+// contraction in transposeOne computes one row per kernel row. For output row oy, the row for kernel row ky is added to
+// input row oy·Stride + ky − PadTop.
 func transposeOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	var buffers buffers
 	clear(x.Data)

@@ -131,7 +131,7 @@ func TestTablesInTheREADMEMatchTheResults(t *testing.T) {
 		sameWork := 150 * s.config.StepCost() / vae.config.StepCost()
 		shows(t, resultsREADME, "| `%s` |%s %.1f | %.1f |", row, columns(s), float64(bestELBO(s, 150)), float64(bestELBO(vae, sameWork)))
 	}
-	// run returns the columns for our VAE's run in a folder: the number of epochs, the ELBO and the NLL.
+	// run returns three columns of a table row for a run in a folder: the number of epochs, the ELBO and the NLL.
 	run := func(folder string) string {
 		r, err := readResult("results/" + folder)
 		noError(t, err)
