@@ -42,9 +42,9 @@ func newTileLookup(tiles []tileKernel) (t tileLookup) {
 // noBias contains the zeros that replace a nil bias.
 var noBias [maxRows]float32
 
-// tiles computes the contraction with SIMD kernels. It divides C into strips of columns, and each strip into tiles of a
-// few rows. The drawing is for vectors of 16 lanes and tiles of up to three vectors. Parts with the same letter belong
-// to the same strip:
+// tiles computes the contraction with SIMD kernels. It divides the columns of C into strips, which may contain columns
+// of several groups, and each strip into tiles of a few rows. The drawing is for vectors of 16 lanes and tiles of up to
+// three vectors. Parts with the same letter belong to the same strip:
 //
 //	one group of 100 columns           four groups of 36 columns
 //	┌────48────┬────48────┬4┐          ┌16┬16┬4┐ ┌16┬16┬4┐ ┌16┬16┬4┐ ┌16┬16┬4┐
