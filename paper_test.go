@@ -1148,7 +1148,7 @@ func networks(r *report) {
 
 // vaeBound checks that "HVAE on top of the base convolutional VAE" with K = 0 is the VAE. For the same noise ϵ, log p̂
 // must be equal to log p(x, z₀) − log q⁰(z₀) with z₀ = μ(x) + Σ^½(x)·ϵ. The ELBO estimate of the VAE must be log
-// p(x|z₀) − KL(N(μ, Σ) ‖ N(0, I)). The divergence KL is the mean of log q⁰(z₀) − log p(z₀), which it replaces. (A test
+// p(x|z₀) − KL(N(μ, Σ) ‖ N(0, I)). The divergence KL replaces log q⁰(z₀) − log p(z₀), of which it is the mean. (A test
 // of package hvae checks the divergence by quadrature.)
 func vaeBound(r *report) {
 	r.statement("", "z₀ = μ + Σ^½·ε, and HVAE with K = 0 is the VAE")

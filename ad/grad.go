@@ -178,9 +178,9 @@ func (s *Sweep[T]) propagate(first, last int) {
 // Wants reports whether the adjoint of v is needed. It returns false if v is nil.
 func (s *Sweep[T]) Wants(v *Var[T]) bool { return s.node(v) != nil }
 
-// Accumulate adds g to the adjoint of v. Unless s.Result returned g, later contributions do not change g, so g may be
-// any variable on the tape, such as ȳ or an operand. If the adjoint of v is not needed, Accumulate does nothing.
-// Otherwise, it panics if g and v have different shapes.
+// Accumulate adds g to the adjoint of v. The variable g may be any variable on the tape, such as ȳ or an operand. Later
+// contributions do not change g, unless s.Result returned it. If the adjoint of v is not needed, Accumulate does
+// nothing. Otherwise, it panics if g and v have different shapes.
 func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 	n := s.node(v)
 	if n == nil {

@@ -82,7 +82,7 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 	return nil
 }
 
-// compare returns an error if an element of got differs from the element of n = numerical(step/8) by more than e +
+// compare returns an error if an element of got differs from the same element of n = numerical(step/8) by more than e +
 // 10⁻⁶·m, or if e > 10⁻³·m. Here e = 10·|n − numerical(step)| is an estimate of the error of n, and m = max(1, |n|).
 func compare(quantity string, at, got []float64, numerical func(h float64) []float64) error {
 	coarse, fine := numerical(step), numerical(step/8)

@@ -11,7 +11,7 @@ import (
 // BlockSize returns the number of images in each block of a batch of n images. A block has a column for each draw of an
 // image: with leapfrog steps, 16 columns (one SIMD vector of float32), whose activations fit into a core's cache.
 // Without leapfrog steps, larger blocks are faster, because the weights are read once for each block: 48 columns, or at
-// most 64 if Draws is 0. If it is 0, the number of blocks is usually even, to share the work evenly between two cores.
+// most 64 if Draws is 0. The number of blocks is then usually even, to share the work evenly between two cores.
 func (c Config) BlockSize(n int) int {
 	const vector, quarter, largest = 16, 4, 64 // quarter is a quarter of a vector
 	switch {

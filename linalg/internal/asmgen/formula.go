@@ -168,8 +168,8 @@ func (f *formula) overwrite(v *value) int {
 	return d
 }
 
-// emitMultiplyAdd emits v = c ± a·b. The instruction overwrites c or, on amd64, a factor if c is a constant or is
-// needed later.
+// emitMultiplyAdd emits v = c ± a·b. The instruction overwrites c. On amd64, if c is a constant or is needed later, it
+// overwrites a factor instead.
 func (f *formula) emitMultiplyAdd(v, a, b, c *value) {
 	if b.constant != nil || !overwrites(a) && overwrites(b) {
 		a, b = b, a // prefer to overwrite a constant or a value that is not needed any more

@@ -24,8 +24,8 @@ type rowOperand struct {
 	stride int
 }
 
-// minSIMD is the minimum number of elements for a SIMD kernel. The overhead of a kernel call is about the time in which
-// plain Go computes 20 elements.
+// minSIMD is the minimum number of elements for a SIMD kernel. A kernel call has about as much overhead as computing 20
+// elements in plain Go.
 const minSIMD = 20
 
 // operand returns the kernel argument for an operand [rows×n] with elements s[i·row + j·col]. It panics if s is too
