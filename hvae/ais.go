@@ -105,8 +105,8 @@ type Particles[T linalg.Float] struct {
 	tape               *ad.Tape[T]      // for the computation of the next states
 }
 
-// at returns chains with states z. It resets the tape t, computes the densities and gradients on it, and copies them. It
-// panics if a field of the AIS is unset or invalid.
+// at returns chains with states z. It resets the tape t, computes the densities and gradients on it, and copies them.
+// It panics if a field of the AIS is unset or invalid.
 func (a *AIS[T]) at(t *ad.Tape[T], z linalg.Matrix[T]) *Particles[T] {
 	mustNotBeNil("AIS.Target", a.Target == nil)
 	if len(a.StepSizes) != a.Steps-1 || a.Steps > 1 && a.Leapfrogs < 1 {

@@ -112,8 +112,8 @@ func cliff(beyond float64) density {
 	}
 }
 
-// A chain must neither move to a point where the density is 0 or NaN, nor have log p̂ = NaN. If a chain starts where the
-// density is 0, then p̂ must be 0.
+// A chain must neither move to a point where the density is 0 or NaN, nor have log p̂ = NaN. If a chain starts where
+// the density is 0, then p̂ must be 0.
 func TestAISRejectsProposalsWithoutDensity(t *testing.T) {
 	for _, beyond := range []float64{math.Inf(-1), math.NaN()} {
 		a := annealed(cliff(beyond), 50)

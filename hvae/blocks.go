@@ -137,8 +137,8 @@ func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, b
 }
 
 // Evidence estimates the evidence of a single target from n draws of logEstimate, such as Sample.LogEstimate; see
-// Evaluate. A draw whose log p̂ is NaN counts as p̂ = 0; see Evidence.Diverged. Evidence returns an error if ctx is done
-// before all draws are computed, or if p̂ is 0 in all of them, for example because a standard deviation is 0.
+// Evaluate. A draw whose log p̂ is NaN counts as p̂ = 0; see Evidence.Diverged. Evidence returns an error if ctx is
+// done before all draws are computed, or if p̂ is 0 in all of them, for example because a standard deviation is 0.
 func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEstimate Bound[T]) (Evidence, error) {
 	_, logs, err := e.Evaluate(ctx, Draws(n), seed, logEstimate)
 	if ctx.Err() != nil {

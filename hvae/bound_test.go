@@ -175,7 +175,8 @@ func shellsFromBothSides(t *testing.T, dims, L int) (forward, reverse hvae.Evide
 	sd := params.Add("log σ", linalg.Column(math.Log(2/math.Sqrt(float64(dims)))))
 	linalg.Copy(step.Value, linalg.Column(hvae.Unconstrain(0.03, 0, 0.3)))
 	parts := func(b *hvae.Block[float64], L int) (*hvae.Flow[float64], twoNormals) {
-		f := &hvae.Flow[float64]{Target: density(shells), K: K, Tempering: hvae.UntiedTempering(ad.Exp(b.Var(alpha)), ad.Exp(b.Var(momentumSD)))}
+		f := &hvae.Flow[float64]{Target: density(shells), K: K}
+		f.Tempering = hvae.UntiedTempering(ad.Exp(b.Var(alpha)), ad.Exp(b.Var(momentumSD)))
 		f.StepSize = ad.BroadcastTo(hvae.Constrain(ad.Reshape(b.Var(step), K, 1), 0, 0.3), K, dims)
 		side := b.Tape.Matrix(1, b.Size*L)
 		for j := range side.Data {

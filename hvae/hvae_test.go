@@ -60,7 +60,7 @@ func TestRMSPropMatchesItsFormula(t *testing.T) {
 
 func TestImportanceBoundIsTheEstimateFromTheDrawsOfAColumn(t *testing.T) {
 	inf := math.Inf(1)
-	logs := []float64{-1, -2.5, 0.3, -1001, -1000, -1002, -inf, 0, -1, -inf, -inf, -inf} // three draws for each of four columns
+	logs := []float64{-1, -2.5, 0.3, -1001, -1000, -1002, -inf, 0, -1, -inf, -inf, -inf} // for four columns
 	var tape ad.Tape[float64]
 	l := tape.Const(linalg.Of(1, len(logs), logs))
 	bounds := hvae.ImportanceBound(l, 3).Value

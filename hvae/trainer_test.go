@@ -43,7 +43,7 @@ func sampled(theta *hvae.Param[float64]) hvae.Bound[float64] {
 }
 
 // In float32, 1e8 + 1 = 1e8. Adding the numbers in slopes from left to right therefore gives 2, but most other orders
-// give a different sum. The parameter has so many elements that several goroutines add its gradients.
+// give a different sum. Several goroutines add the gradients, because the parameter has 100,000 elements.
 func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
 	slopes, theta := []float32{1e8, 1, -1e8, 1, 1}, make([]float32, 100_000)
 	theta[0] = 1
@@ -201,8 +201,7 @@ func TestNoiseIsSeparateForColumnsStepsSeedsAndEvaluations(t *testing.T) {
 	}
 }
 
-// If the context is done before a call or is cancelled in the first block, the trainer must compute no further blocks,
-// and its state must not change.
+// If the context is done before a call or in the first block, no other block must run, and the state must not change.
 func TestCancelledCallDoesNotChangeState(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for name, call := range map[string]func(tr *hvae.Trainer[float64], ctx context.Context) error{
