@@ -17,7 +17,7 @@ import (
 // Backward returns bit-identical gradients with and without Recomputed. Grad cannot differentiate the result.
 func Recomputed[T linalg.Float](p func(args []*Var[T]) *Var[T], args ...*Var[T]) *Var[T] {
 	t := args[0].tape
-	if t.KeepAll {
+	if t.RecordAll {
 		return p(args)
 	}
 	start := t.top

@@ -52,8 +52,9 @@ type Rule[T linalg.Float] interface {
 
 // A Tape records operations in the order in which they run. The zero value is an empty tape, ready to use.
 type Tape[T linalg.Float] struct {
-	// KeepAll makes Recomputed keep the intermediate variables, so that FirstNonFinite can check them.
-	KeepAll bool
+	// RecordAll makes Const return leaves and Recomputed keep its intermediate variables. The tape then records all
+	// operations, so FirstNonFinite can name them.
+	RecordAll bool
 
 	vars   []*Var[T]
 	chunks [][]T // memory for the values of variables; never freed
@@ -97,6 +98,7 @@ func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
 	}
 	v := t.variable()
 	v.Value = m
+	v.live = t.RecordAll
 	return v
 }
 

@@ -76,7 +76,7 @@ func binary(rows, cols int) linalg.Matrix[float32] {
 }
 
 // columns returns a batch of columns 0 to n−1 of the data, in random order as in training.
-func columns(n int) hvae.Batch { return hvae.Columns(random.Stream(1, "columns").Perm(n)) }
+func columns(n int) hvae.Batch { return random.Stream(1, "columns").Perm(n) }
 
 // BenchmarkGEMM measures products of float32 matrices [m×k] and [k×n] on all cores. The sizes m×n×k are 1024×1024×1024,
 // the sizes of two layers of the MNIST model, and three sizes for which the product is a single AVX-512 tile, whose

@@ -15,44 +15,35 @@ import (
 	"hvae/linalg/random"
 )
 
-// A Batch is a list of columns, each of which has its own bound and noise. Draws and Columns return a Batch.
-type Batch struct {
-	size    int
-	columns []int // numbers of the data columns, or nil for Draws
-}
+// A Batch lists columns of the data by their numbers; see Block.Columns. A number may occur several times. Each element
+// of a batch has its own noise and its own bound.
+type Batch []int
 
-// Draws returns a batch of n draws for a single target. Its columns differ only in their noise.
-func Draws(n int) Batch { return Batch{size: n} }
-
-// Columns returns a batch that consists of the given columns of the data; see Block.Columns. A column may occur several
-// times. The batch does not copy the slice.
-func Columns(columns []int) Batch { return Batch{len(columns), columns} }
+// Draws returns a batch of n draws for a single target, which differ only in their noise. Its numbers are all −1.
+func Draws(n int) Batch { return slices.Repeat(Batch{-1}, n) }
 
 // A Block is a part of a batch that is computed on one tape.
 type Block[T linalg.Float] struct {
 	Tape  *ad.Tape[T]
 	Size  int   // B, the number of columns
 	First int   // position of the first column in the batch
-	Batch []int // numbers of the data columns [B], or nil in a batch of Draws
+	Batch Batch // numbers of the data columns [B]
 
-	params   []*Param[T]                       // parameters of the trainer during a step, otherwise nil
-	vars     []*ad.Var[T]                      // params on Tape
-	streams  []rand.PCG                        // random streams of the columns
-	constant func(linalg.Matrix[T]) *ad.Var[T] // puts a matrix on Tape as a constant (in diagnose, as a leaf)
+	params  []*Param[T]  // parameters of the trainer during a step, otherwise nil
+	vars    []*ad.Var[T] // params on Tape
+	streams []rand.PCG   // random streams of the columns
 }
 
 // Var returns the value of parameter p on the tape of the block. During a step of a trainer that updates p, the result
-// is a leaf. Otherwise, it is a constant, for example if p belongs to a fixed model and only the variational prior is
-// trained.
+// is a leaf. Otherwise, it is a constant, for example if p belongs to a model that the trainer does not update.
 func (b *Block[T]) Var(p *Param[T]) *ad.Var[T] {
 	if i := slices.Index(b.params, p); i >= 0 {
 		return b.vars[i]
 	}
-	return b.constant(p.Value)
+	return b.Tape.Const(p.Value)
 }
 
-// Columns returns the columns of x [d×N] that b.Batch selects, as a constant [d×B]. It panics if a selected column does
-// not exist, or if the batch was created by Draws.
+// Columns returns the columns of x [d×N] that b.Batch lists, as a constant [d×B]. It panics if one does not exist.
 func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
 	m := b.Tape.Matrix(x.Rows, b.Size)
 	for i := range x.Rows {
@@ -61,7 +52,7 @@ func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
 			to[j] = from[b.Batch[j]]
 		}
 	}
-	return b.constant(m)
+	return b.Tape.Const(m)
 }
 
 // Rng returns the random stream of column j of the block. The stream depends only on the seed, the number of the
@@ -75,7 +66,7 @@ func (b *Block[T]) Noise(rows, L int) *ad.Var[T] {
 	for c := range m.Cols {
 		random.FillNormalColumn(b.Rng(c/L), m, c)
 	}
-	return b.constant(m)
+	return b.Tape.Const(m)
 }
 
 // A Bound estimates a lower bound on log p_θ(x) for each column of b [1×B], for example with Sample.LogEstimate. It
@@ -122,7 +113,7 @@ func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f fun
 func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (
 	mean float64, values []float64, err error) {
 	p := evaluation[T](batch, seed)
-	values = make([]float64, max(0, batch.size))
+	values = make([]float64, len(batch))
 	mean, err = e.each(ctx, p, func(b *Block[T]) float64 {
 		row := bound.row(b)
 		for j, v := range row.Value.Data {
@@ -154,8 +145,8 @@ func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEsti
 // diagnose recomputes the blocks of a pass until it finds one whose sum of bounds or gradient is not finite. The error
 // consists of the given string and a description of the first operation whose result is not finite.
 func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string) error {
-	t := &ad.Tape[T]{KeepAll: true}
-	b := &Block[T]{Tape: t, constant: t.Leaf} // so that the tape records all operations
+	t := &ad.Tape[T]{RecordAll: true}
+	b := &Block[T]{Tape: t}
 	for i := range e.count(p.batch) {
 		e.start(b, i, p)
 		sum := ad.Sum(bound.row(b))
@@ -188,22 +179,20 @@ func (e *Evaluator[T]) size() int { return cmp.Or(e.BlockSize, 16) }
 
 // count returns the number of blocks in a batch.
 func (e *Evaluator[T]) count(batch Batch) int {
-	if batch.size < 1 {
-		misuse("the batch has %d columns; it must have at least 1", batch.size)
+	if len(batch) == 0 {
+		misuse("the batch is empty; it must have at least one column")
 	}
-	return (batch.size + e.size() - 1) / e.size()
+	return (len(batch) + e.size() - 1) / e.size()
 }
 
-// each calls f for each block of a pass. It adds the results in the order of the blocks, and returns the sum divided by
-// the number of columns.
+// each calls f for each block of a pass, adds the results in the order of the blocks and divides by the batch size.
 func (e *Evaluator[T]) each(ctx context.Context, p pass[T], f func(b *Block[T]) float64) (mean float64, err error) {
 	mustNotBeNil("the context", ctx == nil)
 	count := e.count(p.batch)
 	goroutines := min(count, runtime.GOMAXPROCS(0))
 	results := make([]float64, count)
 	for len(e.blocks) < goroutines {
-		t := new(ad.Tape[T])
-		e.blocks = append(e.blocks, &Block[T]{Tape: t, constant: t.Const})
+		e.blocks = append(e.blocks, &Block[T]{Tape: new(ad.Tape[T])})
 	}
 	var next atomic.Int64 // number of the next block
 	linalg.For(goroutines, 1, func(lo, hi int) {
@@ -217,17 +206,14 @@ func (e *Evaluator[T]) each(ctx context.Context, p pass[T], f func(b *Block[T]) 
 	for _, r := range results {
 		mean += r
 	}
-	return mean / float64(p.batch.size), ctx.Err()
+	return mean / float64(len(p.batch)), ctx.Err()
 }
 
 // start initialises b as block i of a pass.
 func (e *Evaluator[T]) start(b *Block[T], i int, p pass[T]) {
 	b.First = i * e.size()
-	b.Size = min(e.size(), p.batch.size-b.First)
-	b.Batch = nil
-	if p.batch.columns != nil {
-		b.Batch = p.batch.columns[b.First:][:b.Size:b.Size]
-	}
+	b.Size = min(e.size(), len(p.batch)-b.First)
+	b.Batch = p.batch[b.First:][:b.Size:b.Size]
 	b.Tape.Reset()
 	b.params, b.vars = p.params, b.vars[:0]
 	for _, q := range p.params {

@@ -125,18 +125,18 @@ func ExampleTrainer_minibatches() {
 	for epoch := range 400 {
 		adamax.Rate = 0.05 * (1 - float64(epoch)/400)
 		for batch := range slices.Chunk(random.Stream(1, "epoch", epoch).Perm(N), 50) {
-			if _, err := trainer.Step(context.Background(), hvae.Columns(batch)); err != nil {
+			if _, err := trainer.Step(context.Background(), batch); err != nil {
 				log.Fatal(err)
 			}
 		}
 	}
 	everything := slices.Repeat(random.Stream(1, "everything").Perm(N), 20) // 20 draws for each observation
-	elbo, _, _ := trainer.Evaluate(context.Background(), hvae.Columns(everything), 1, estimate)
+	elbo, _, _ := trainer.Evaluate(context.Background(), everything, 1, estimate)
 	fmt.Printf("ELBO %.2f\n", elbo)
 
 	// After training, reconstruct the first observations from draws z_K, which approximate the posterior.
 	reconstructed := linalg.New[float64](D, 5)
-	trainer.Each(context.Background(), hvae.Columns([]int{0, 1, 2, 3, 4}), 1, func(b *hvae.Block[float64]) {
+	trainer.Each(context.Background(), hvae.Batch{0, 1, 2, 3, 4}, 1, func(b *hvae.Block[float64]) {
 		mean := ad.Affine(b.Var(W), draw(b).End.Z, b.Var(mu)).Value
 		for i := range D { // b.First is the position of the block's first column
 			copy(reconstructed.Row(i)[b.First:], mean.Row(i))
@@ -163,7 +163,7 @@ func ExampleTrainer_Restore() {
 	train := func(t *hvae.Trainer[float64], steps int) {
 		for step := t.Steps(); step < steps; step++ {
 			order := random.Stream(1, "epoch", step/3).Perm(6) // an epoch has three batches
-			if _, err := t.Step(context.Background(), hvae.Columns(order[step%3*2:][:2])); err != nil {
+			if _, err := t.Step(context.Background(), order[step%3*2:][:2]); err != nil {
 				log.Fatal(err)
 			}
 		}

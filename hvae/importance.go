@@ -16,8 +16,7 @@ import (
 // too. To estimate the evidence of a given model, train with ImportanceBound instead of the ELBO.
 type Evidence struct {
 	Log float64 // log (1/L) Σ p̂ᵢ
-	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)), or NaN if L = 1. It is valid only if TailShape <
-	// ½.
+	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)), or NaN if L = 1. It requires TailShape < ½.
 	StandardError float64
 	ELBO          float64 // mean of log p̂ᵢ; NaN if a draw has diverged
 	// TailShape is the shape k̂ of a generalised Pareto distribution fitted to the tail, which consists of the min(L/5,

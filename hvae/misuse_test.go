@@ -104,11 +104,11 @@ func TestMisuseOfTrainersPanics(t *testing.T) {
 		return step(hvae.RMSProp[float64]{}, hvae.Draws(3), func(*hvae.Param[float64]) hvae.Bound[float64] { return f })
 	}
 	for want, f := range map[string]func(){
-		"the optimiser is nil":            step(nil, hvae.Draws(3), sampled),
-		"the batch has 0 columns; it mus": step(hvae.RMSProp[float64]{}, hvae.Draws(0), sampled),
-		"the bound is nil":                bound(nil),
-		"the bound of a block is nil":     bound(func(*hvae.Block[float64]) *ad.Var[float64] { return nil }),
-		"the context is nil":              func() { new(hvae.Evaluator[float64]).Evidence(none, 3, 1, nil) },
+		"the optimiser is nil":             step(nil, hvae.Draws(3), sampled),
+		"the batch is empty; it must have": step(hvae.RMSProp[float64]{}, hvae.Draws(0), sampled),
+		"the bound is nil":                 bound(nil),
+		"the bound of a block is nil":      bound(func(*hvae.Block[float64]) *ad.Var[float64] { return nil }),
+		"the context is nil":               func() { new(hvae.Evaluator[float64]).Evidence(none, 3, 1, nil) },
 		"the bound of a block is [1×0]; it must be [1×3]": bound(
 			func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Noise(1, 0) }),
 		"index out of range": bound( // because a batch of Draws has no columns

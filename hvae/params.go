@@ -31,8 +31,7 @@ func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 // For step sizes ε, use (0, s/2) and initial values of at most s/5, where s is the smallest standard deviation of the
 // posterior. If ε > 2/ω, where ω² is the largest curvature of the potential, leapfrog steps silently diverge.
 //
-// Constrain is for parameters. A latent variable with bounded support also needs the log Jacobian of the map; see
-// Bounded.
+// Constrain is for parameters. For latent variables with bounded support, use Bounded, which returns the log Jacobian.
 func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 	if !(lo < hi) || math.IsInf(lo, -1) {
 		misuse("Constrain: the interval is (%v, %v); lo must be finite and less than hi", lo, hi)
@@ -43,8 +42,7 @@ func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 	return ad.AddConst(ad.Scale(ad.Sigmoid(x), T(hi-lo)), T(lo))
 }
 
-// Unconstrain returns the x that Constrain maps to v. Use it as the initial value of a parameter. It panics unless lo <
-// v < hi.
+// Unconstrain returns the x that Constrain maps to v, for initial values of parameters. It panics unless lo < v < hi.
 func Unconstrain(v, lo, hi float64) float64 {
 	if !(lo < v && v < hi) || math.IsInf(lo, -1) {
 		misuse("Unconstrain: %v is not in the interval (%v, %v), or the interval has no lower end", v, lo, hi)

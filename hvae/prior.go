@@ -104,8 +104,7 @@ func CholeskyFactor[T linalg.Float](x *ad.Var[T]) *ad.Var[T] {
 	return ad.MulAdd(below, x, ad.Mul(diagonal, ad.Exp(ad.Mul(diagonal, x))))
 }
 
-// masks returns two constants [n×n]. The first is 1 below the diagonal, the second is 1 on it, and both are 0
-// elsewhere.
+// masks returns two constants [n×n], which are 1 below the diagonal or on the diagonal, respectively, and otherwise 0.
 func masks[T linalg.Float](t *ad.Tape[T], n int) (below, diagonal *ad.Var[T]) {
 	b, d := linalg.New[T](n, n), linalg.New[T](n, n)
 	for i := range n {

@@ -51,7 +51,7 @@ func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err e
 	elbo, err = t.each(ctx, step, func(b *Block[T]) float64 {
 		sum := ad.Sum(t.Bound.row(b))
 		gradients := &t.gradients[b.First/t.size()]
-		*gradients = ad.Backward(*gradients, ad.Scale(sum, 1/T(batch.size)), b.vars...)
+		*gradients = ad.Backward(*gradients, ad.Scale(sum, 1/T(len(batch))), b.vars...)
 		if t.steps == 0 && b.First == 0 {
 			unused = slices.IndexFunc(b.vars, func(p *ad.Var[T]) bool { return !ad.Depends(sum, p) })
 		}

@@ -57,7 +57,7 @@ func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
 			return ad.Scale(ad.Sum(b.Var(params[0])), slopes[b.Batch[0]])
 		})
 		trainer.BlockSize = 1
-		elbo, err := trainer.Step(t.Context(), hvae.Columns([]int{0, 1, 2, 3, 4}))
+		elbo, err := trainer.Step(t.Context(), hvae.Batch{0, 1, 2, 3, 4})
 		if err != nil || elbo != 3./5 { // bounds are added in float64
 			t.Errorf("GOMAXPROCS %d: the bound is %v, want 0.6; error %v", procs, elbo, err)
 		}
@@ -78,7 +78,7 @@ func TestStepAveragesOverBatchesAndBlocksOfAnySize(t *testing.T) {
 		})
 		trainer.BlockSize = size
 		for _, numbers := range [][]int{{4, 0, 0}, {6, 5, 4, 3, 2, 1, 0}, {1, 3}, {2}, {0, 3, 4, 4, 6}} {
-			batch := hvae.Columns(numbers)
+			batch := numbers
 			copy(params[0].Value.Data, []float64{2, 3})
 			mean, want := 0.0, []float64{}
 			for _, j := range numbers {

@@ -59,7 +59,7 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 	random.Stream(c.seed, "mnist shuffle", c.epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	for which := range slices.Chunk(order, c.batch) {
 		c.trainer.BlockSize = c.config.BlockSize(len(which))
-		elbo, err := c.trainer.Step(t.Context(), hvae.Columns(which))
+		elbo, err := c.trainer.Step(t.Context(), which)
 		noError(t, err)
 		training += elbo * float64(len(which)) / float64(len(order))
 	}

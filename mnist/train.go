@@ -243,7 +243,7 @@ func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m mo
 	r.images, r.sum = 0, 0
 	for batch := range slices.Chunk(order, r.Settings.Batch) {
 		r.trainer.BlockSize = r.Settings.BlockSize(len(batch))
-		elbo, err := r.trainer.Step(ctx, hvae.Columns(batch))
+		elbo, err := r.trainer.Step(ctx, batch)
 		if err != nil {
 			return m, fmt.Errorf("after %d of %d images: %w", r.images, len(order), err)
 		}
@@ -273,7 +273,7 @@ func (r *trainingRun) validate(ctx context.Context, epoch int) (mean float64, er
 	for batch := range slices.Chunk(r.validation, 1000) {
 		noise := random.Stream(r.Settings.Seed, "mnist validation noise", epoch, done).Uint64()
 		r.trainer.BlockSize = r.Settings.BlockSize(len(batch))
-		elbo, _, err := r.trainer.Evaluate(ctx, hvae.Columns(batch), noise, bound)
+		elbo, _, err := r.trainer.Evaluate(ctx, batch, noise, bound)
 		if err != nil {
 			return 0, err
 		}

@@ -65,7 +65,7 @@ func newTrainer(s Settings) *hvae.Trainer[float32] {
 // all weights.
 func train(t *testing.T, s Settings) (elbos []float64, weights []float32) {
 	t.Helper()
-	trainer, batch := newTrainer(s), hvae.Columns(make([]int, 20))
+	trainer, batch := newTrainer(s), make([]int, 20)
 	for range 3 {
 		elbo, err := trainer.Step(t.Context(), batch)
 		if err != nil {
@@ -102,7 +102,7 @@ func TestRecomputeKeepsBitsAndNeedsMemoryForOneLeapfrogStep(t *testing.T) {
 		trainer := newTrainer(Settings{Config: c, Rate: 1e-2, Seed: 1, Recompute: recompute})
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := trainer.Step(t.Context(), hvae.Columns(make([]int, 16))); err != nil {
+		if _, err := trainer.Step(t.Context(), make([]int, 16)); err != nil {
 			t.Fatal(err)
 		}
 		runtime.ReadMemStats(&after)
