@@ -204,7 +204,7 @@ func gradientVariance(r *report) {
 // gradientIsUnbiased checks that ∇ log p̂(x) is an unbiased estimate of ∇ L_ELBO(θ, φ; x). The paper says: "we only
 // require an unbiased estimator" of the gradient, "given by ∇ log p̂(x) if the reparameterization trick is used". The
 // target is the Gaussian model with 8 points in one dimension, and q⁰ = N(μ, s²). The mean of 3000 gradients, each from
-// 10 draws, must equal the numerical derivative of the ELBO. The exact ELBO is log p(D) minus the result of affineGap.
+// 10 draws, must equal the numerical derivative of the exact ELBO, log p(D) minus the result of affineGap, for x = D.
 func gradientIsUnbiased(r *report) {
 	r.statement("", "∇ log p̂(x) of reparameterised draws is an unbiased estimate of ∇L_ELBO")
 	_, data, theta := points(1, 8)
@@ -370,8 +370,8 @@ func flowDensity(r *report) {
 	}
 }
 
-// flowEstimate checks that Algorithm 1 computes the estimate p̂(x) of equations 5 and 6. Equation 5 is equation 4 for
-// (z, ρ) instead of z. It gives the first expression below, and equation 6 gives the second:
+// flowEstimate checks that Algorithm 1 computes the estimate p̂(x) of equations 5 and 6. Equation 5, which is equation 4
+// for (z, ρ) instead of z, is the first equality below, and equation 6 the second:
 //
 //	p̂(x) = p̄(x, z_K, ρ_K)/q^K(z_K, ρ_K) = p̄(x, H(z₀, ρ₀))/q⁰(z₀, ρ₀) · Π_k |det ∇Φ^k|,
 //	p̄(x, z, ρ) = p(x, z) N(ρ|0, I).
@@ -540,7 +540,7 @@ func inverseTemperatures(r *report) {
 }
 
 // leapfrogThenCooling checks that Φ^k applies equations 7 to 9 and then the cooling ρ_k = α_k ρ′. The paper says: "We
-// obtain Φ^k by composing the leapfrog integrator with the cooling operation". Therefore
+// obtain Φ^k by composing the leapfrog integrator with the cooling operation". A leapfrog step has determinant 1, so
 //
 //	|det ∇Φ^k| = α_k^ℓ = (β_{k−1}/β_k)^{ℓ/2},   Π_k |det ∇Φ^k| = β₀^{ℓ/2}.
 //
@@ -644,7 +644,7 @@ func surrogateObjective(r *report) {
 
 // simplified returns two estimates of the ELBO [1×B]: S, the right side of equation 12, and S′, in which the entropy of
 // q⁰ replaces −log q⁰(z₀). The prior q⁰ must be normal, and z₀ of the sample s must come from the noise epsilon. With
-// untied tempering, S and S′ lack a constant, which does not affect their variances.
+// untied tempering, they omit the constant log(s^ℓ Π α_k^ℓ), which does not affect their variances.
 //
 //	S  = log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2,
 //	S′ = S − ½εᵀε + ℓ/2.
@@ -659,8 +659,7 @@ func simplified(s hvae.Sample[float64], target hvae.Target[float64], q0 prior, e
 func halfSquares(x variable) variable { return ad.Scale(ad.MulSumTo(x, x, 1, x.Cols()), 0.5) }
 
 // sameGradient checks that log p̂(x) and S (see simplified) have the same mean and the same gradients. Equation 12 says
-// that their means are equal. For each draw, log p̂(x) − S must equal ½γ₀ᵀγ₀ − ℓ/2, which has mean zero and depends on
-// no parameter.
+// that their means are equal. For each draw, log p̂(x) − S must equal ½γ₀ᵀγ₀ − ℓ/2, whose mean and gradients are 0.
 func sameGradient(r *report) {
 	r.statement("(12) eqn:H_ELBO_simplified",
 		"the two sides have the same mean and gradients; log p̂ and S differ by ½γ₀ᵀγ₀ − ℓ/2 in each draw")
@@ -681,9 +680,9 @@ func sameGradient(r *report) {
 //
 //	Var(S) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).
 //
-// The paper calls the step from log p̂ to S a Rao-Blackwellisation. That would replace the whole estimate with its
-// conditional expectation, but equation 12 replaces only the term ½γ₀ᵀγ₀, which is correlated with the other terms.
-// Training is not affected, because the gradients are the same.
+// The paper calls the step from log p̂ to S a Rao-Blackwellisation. A Rao-Blackwellisation replaces the whole estimate
+// with its conditional expectation, but equation 12 replaces only the term ½γ₀ᵀγ₀, which is correlated with the other
+// terms. Training is not affected, because the gradients are the same.
 //   - For U = ½ω²z² and one ε < 2/ω for all steps, the leapfrog steps conserve ½ρ² + ½ω²(1 − ε²ω²/4)z², and cooling
 //     multiplies this energy by at least α_k². So the final energy is at least ½γ₀², the covariance is at most 0, and
 //     Var(S) > Var(log p̂). The covariance depends on ε and ω only through εω.
@@ -733,8 +732,7 @@ func simplifiedVariance(r *report) {
 	r.draws(got, "<", 0, "ℓ = 200, K = 1: steep U, Var(S) − Var(log p̂)")
 }
 
-// addedVariances returns two slices of n numbers. Their means estimate Var(S) − Var(log p̂) and Var(S′) − Var(log p̂) for
-// the S and S′ of the function simplified.
+// addedVariances returns two slices of n numbers, whose means estimate Var(S) − Var(log p̂) and Var(S′) − Var(log p̂).
 func addedVariances(f *flow, q0 prior, n int) (S, SPrime []float64) {
 	sample, epsilon, _ := drawWithNoise(q0.SD.Tape(), f, q0, n, random.Stream(6, "simplified"))
 	squares := squaredDeviations(sample.LogEstimate().Value.Data)
@@ -1015,8 +1013,8 @@ func planarFlow(r *report) {
 	}
 }
 
-// parameters checks the parameter counts: "φ ∈ R^{d+1}" for the HVAE (ε and β₀), φ_N = {u, v, b} "∈ R^{2d+1}" for the
-// planar flow, "with the same flow parameters across iterations", and φ_V = {μ_Z, Σ_Z} for VB. The paper says: "We
+// parameters checks the parameter counts. For the HVAE, "φ ∈ R^{d+1}" (ε and β₀). For the planar flow, φ_N = {u, v, b}
+// "∈ R^{2d+1}", "with the same flow parameters across iterations". For VB, φ_V = {μ_Z, Σ_Z}. The paper says: "We
 // constrain each of the leapfrog step sizes such that ε_j ∈ (0, ξ)". Therefore ε_j = ξ·sigmoid(logit) with ξ = ½.
 func parameters(r *report) {
 	r.statement("", "φ has d + 1 parameters (HVAE), 2d + 1 (planar flow) and 2d (VB), and ε_j is in (0, ξ)")
@@ -1058,8 +1056,8 @@ func trueParameters(r *report) {
 // figure1a checks the paper's statement "as the dimension increases, HVAE performs best in parameter estimation. The VB
 // method suffers most on prediction of Δ as the dimension increases, whereas the NF method does poorly on predicting
 // Σ". The check reads our stored results, because the experiment takes minutes. In the paper's figure, the lines of
-// HVAE and VB cross between d = 51 and 60. Ours cross there, too: for d = 60, the command go run ./gaussian -d 60
-// -methods hvae-k1,vb prints the errors 60 ± 3 (HVAE) and 71 ± 2 (VB).
+// HVAE and VB cross between d = 51 and 60. Ours cross there, too: VB has the smaller error for d = 51, but for d = 60,
+// go run ./gaussian -d 60 -methods hvae-k1,vb prints 60 ± 3 (HVAE) and 71 ± 2 (VB).
 func figure1a(r *report) {
 	r.statement("figure 1a, fig:all_methods",
 		"for large d, HVAE performs best; VB's error is in Δ, the planar flow's error is in Δ and Σ (stored results)")
@@ -1148,8 +1146,8 @@ func networks(r *report) {
 
 // vaeBound checks that "HVAE on top of the base convolutional VAE" with K = 0 is the VAE. For the same noise ϵ, log p̂
 // must be equal to log p(x, z₀) − log q⁰(z₀) with z₀ = μ(x) + Σ^½(x)·ϵ. The ELBO estimate of the VAE must be log
-// p(x|z₀) − KL(N(μ, Σ) ‖ N(0, I)). The divergence KL replaces log q⁰(z₀) − log p(z₀), of which it is the mean. (A test
-// of package hvae checks the divergence by quadrature.)
+// p(x|z₀) − KL(N(μ, Σ) ‖ N(0, I)). The divergence KL is the mean of log q⁰(z₀) − log p(z₀), and replaces it. (A test of
+// package hvae checks the divergence by quadrature.)
 func vaeBound(r *report) {
 	r.statement("", "z₀ = μ + Σ^½·ε, and HVAE with K = 0 is the VAE")
 	const draws = 100
@@ -1291,8 +1289,7 @@ func posteriorCovariance(r *report) {
 	r.compare(slices.Max(end), ">", 0.3, "largest |r| of z_K")
 }
 
-// correlations returns |r| for each pair of rows of z. It skips rows for which sd, the standard deviation of q⁰, is at
-// least 0.9.
+// correlations returns |r| for each pair of rows of z. It skips rows whose standard deviation sd of q⁰ is at least 0.9.
 func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 	var units [][]float64 // the rows, centred and divided by their norm
 	for j := range z.Rows {
@@ -1317,7 +1314,7 @@ func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 // publishedTable checks that the NLLs in table 1 are the means over the runs in the paper's supplement, which are
 // listed in mnist/published.csv. The program mnist prints the same means. The paper says: "We report the average NLL
 // values over either two or three different initializations", and "The base VAE achieves an NLL of 83.20". The table
-// has two decimals.
+// rounds to two decimals.
 func publishedTable(r *report) {
 	r.corrected("table 1, tab:mnist_nll",
 		`"List of tests of HVAE for ε fixed across flow layers", the caption of tab:varied_eps`,
@@ -1356,9 +1353,10 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow, and evidence
 
 // tiedEntropy checks that, with tied tempering, (z_K, ρ_K) has the same entropy H as (z₀, γ₀). The target is normal, so
 // (z_K, ρ_K) is normal with covariance AAᵀ (see affineMap). Let q_j and sd_j be the standard deviations of q⁰ and of
-// the posterior in dimension j. Then det(AAᵀ) must be Π q_j², and the gap log p(x) − E[log p̂(x)] must be above
-// ℓ(exp(ΔH/ℓ) − 1) − ΔH, where ΔH is H(q⁰) − H(p(z|x)) = Σ_j log(q_j/sd_j). The entropies of (z₀, γ₀) and (z_K, ρ_K)
-// are equal for all targets: scaling γ₀ to ρ₀ multiplies volumes by Π α_k^−ℓ, and the flow multiplies them by Π α_k^ℓ.
+// the posterior in dimension j. Then det(AAᵀ) must be Π q_j², and the gap log p(x) − E[log p̂(x)] must be above the
+// limit ℓ(exp(ΔH/ℓ) − 1) − ΔH (see hvae.Tempering), where ΔH is H(q⁰) − H(p(z|x)) = Σ_j log(q_j/sd_j). The entropies of
+// (z₀, γ₀) and (z_K, ρ_K) are equal for all targets: scaling γ₀ to ρ₀ multiplies volumes by Π α_k^−ℓ, and the flow by Π
+// α_k^ℓ.
 func tiedEntropy(r *report) {
 	r.statement("", "tied tempering keeps the entropy: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)), for every K, ε and α; so, "+
 		"if the posterior is normal, the gap is at least ℓ(exp(ΔH/ℓ) − 1) − ΔH")
@@ -1426,9 +1424,10 @@ func reverseEstimates(r *report) {
 	}
 }
 
-// blindSpots checks forward and reverse estimates of log p(x) for two targets whose log p(x) is 0. Each estimate uses
-// 20,000 draws without a flow. If q⁰ covers only one of two modes, the forward estimate must be −log 2, and the reverse
-// estimate 0. If q⁰ is ten times as wide as the posterior, the forward estimate must be 0, and the reverse above 0.
+// blindSpots checks estimates of log p(x) for two targets whose log p(x) is 0. Forward estimates use draws from q⁰, and
+// reverse estimates exact draws from the posterior, 20,000 each and without a flow. If q⁰ covers only one of two modes,
+// the forward estimate must be −log 2, and the reverse estimate 0. If q⁰ is ten times as wide as the posterior, the
+// forward estimate must be 0, and the reverse estimate above 0.
 func blindSpots(r *report) {
 	r.statement("", "forward estimates are too small if q⁰ misses a mode; reverse estimates are too large if q⁰ is wide")
 	var t tape
@@ -1714,7 +1713,8 @@ func drawWithNoise(t *tape, f *flow, q0 prior, n int, rng *rand.Rand) (
 	return hvae.HIS(f, q0, epsilon, gamma0), epsilon, gamma0
 }
 
-// logEstimates returns n draws of log p̂, for the flow of scheme s and variationalPrior. n must be divisible by 500.
+// logEstimates returns n draws of log p̂ with the flow of scheme s and variationalPrior as q⁰. n must be divisible by
+// 500.
 func logEstimates(s scheme, target target, n int, seed uint64) (all []float64) {
 	rng := random.Stream(seed, s.String())
 	var t tape
@@ -1921,8 +1921,7 @@ func affineGap(f *flow, q0 prior, p normalTarget) (gap float64) {
 	return gap - math.Log(math.Abs(hvaetest.Determinant(A)))
 }
 
-// annealing returns a sampler for annealed importance sampling (AIS) with K steps that starts from the variational
-// prior, and a random stream for each chain.
+// annealing returns a sampler, which starts at draws from variationalPrior and takes K steps, and its random streams.
 func annealing(target hvae.Target[float64], K, chains int) (a *hvae.AIS[float64], streams []*rand.Rand) {
 	for j := range chains {
 		streams = append(streams, random.Stream(56, "chain", K, j))

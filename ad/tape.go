@@ -52,8 +52,8 @@ type Rule[T linalg.Float] interface {
 
 // A Tape records operations in the order in which they run. The zero value is an empty tape, ready to use.
 type Tape[T linalg.Float] struct {
-	// RecordAll makes Const return leaves and Recomputed keep its intermediate variables. The tape then records all
-	// operations, so FirstNonFinite can name them.
+	// RecordAll makes the tape record operations on constants as well, and Recomputed keep its intermediate variables,
+	// so that FirstNonFinite can name every operation.
 	RecordAll bool
 
 	vars   []*Var[T]
@@ -98,7 +98,6 @@ func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
 	}
 	v := t.variable()
 	v.Value = m
-	v.live = t.RecordAll
 	return v
 }
 
@@ -183,10 +182,10 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 }
 
 // Record records y as the result of an operation with differentiation rule r and returns y. An operand may be nil. If
-// all operands are constants, Record does not record the operation, and y is a constant. Record panics if an operand is
-// no longer valid or is on another tape.
+// all operands are constants, Record does not record the operation (except with RecordAll), and y is a constant. Record
+// panics if an operand is no longer valid or is on another tape.
 func (t *Tape[T]) Record(y *Var[T], r Rule[T], operands ...*Var[T]) *Var[T] {
-	live := false
+	live := t.RecordAll
 	for _, v := range operands {
 		if v != nil {
 			t.mustHave(v)

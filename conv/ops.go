@@ -60,7 +60,7 @@ func gradient[T linalg.Float](y *ad.Var[T], g *Geometry, position int, f form[T]
 // A rule is the differentiation rule for the result of the function gradient. The inner product ⟨δ, W ∗ X⟩ is linear in
 // each variable. Let y be the gradient of the inner product with respect to one variable, and let ȳ be the adjoint of
 // y. If ȳ replaces this variable, the inner product becomes ⟨ȳ, y⟩. Therefore, the adjoints of the other two variables
-// are gradients of ⟨ȳ, y⟩. The adjoint of the bias is the sum of ȳ over pixels and samples.
+// are gradients of ⟨ȳ, y⟩. If a bias was added to y, its adjoint is the sum of ȳ over pixels and samples.
 type rule[T linalg.Float] struct {
 	g        *Geometry
 	position int

@@ -46,8 +46,8 @@ func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*ran
 	return a.run(ctx, z, streams, func(i int) int { return a.Steps - i })
 }
 
-// run starts chains at z and applies the kernels in the order kernel(1), …, kernel(K−1). At each of the K states of a
-// chain, it adds log p^(k+1)(z)/p^k(z) = (log p_θ(x, z) − log q⁰(z))/K to log p̂_θ(x).
+// run starts chains at z and applies the kernels in the order kernel(1), …, kernel(K−1). At the start and after each
+// kernel, it adds log p^(k+1)(z)/p^k(z) = (log p_θ(x, z) − log q⁰(z))/K to log p̂_θ(x).
 func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand, kernel func(i int) int) (
 	*Particles[T], []float64, error) {
 	p := a.at(new(ad.Tape[T]), z.Clone())
@@ -73,8 +73,7 @@ func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Ra
 }
 
 // Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011, section 4.4). Each
-// pass runs all kernels once. One pass is enough for large K. Do not pass the same streams to Forward or Reverse,
-// because this would bias their estimates.
+// pass runs all kernels once. One pass is enough for large K. With the same streams, Forward and Reverse are biased.
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
 	tuned := *a

@@ -112,8 +112,7 @@ func cliff(beyond float64) density {
 	}
 }
 
-// A chain must neither move to a point where the density is 0 or NaN, nor have log p̂ = NaN. If a chain starts where
-// the density is 0, then p̂ must be 0.
+// A chain must neither move to a point of density 0 or NaN, nor have log p̂ = NaN. From a start of density 0, p̂ is 0.
 func TestAISRejectsProposalsWithoutDensity(t *testing.T) {
 	for _, beyond := range []float64{math.Inf(-1), math.NaN()} {
 		a := annealed(cliff(beyond), 50)
@@ -141,6 +140,7 @@ func TestAISRejectsProposalsWithoutDensity(t *testing.T) {
 func TestAISReturnsAnErrorIfItCannotStart(t *testing.T) {
 	for want, change := range map[string]func(a *hvae.AIS[float64]){
 		"log q⁰(z) is NaN; neither may be NaN, and SD": func(a *hvae.AIS[float64]) { a.SD = linalg.Column(0.0) },
+		"and SD must be positive":                      func(a *hvae.AIS[float64]) { a.SD = linalg.Column(-1.0) },
 		"log p(x, z) is NaN and":                       func(a *hvae.AIS[float64]) { a.Mean = linalg.Column(200.0) },
 	} {
 		a := annealed(cliff(math.NaN()), 2)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -19,7 +18,7 @@ import (
 // of a batch has its own noise and its own bound.
 type Batch []int
 
-// Draws returns a batch of n draws for a single target, which differ only in their noise. Its numbers are all −1.
+// Draws returns a batch for n draws of a single target, which has no data columns. All numbers in the batch are −1.
 func Draws(n int) Batch { return slices.Repeat(Batch{-1}, n) }
 
 // A Block is a part of a batch that is computed on one tape.
@@ -69,8 +68,8 @@ func (b *Block[T]) Noise(rows, L int) *ad.Var[T] {
 	return b.Tape.Const(m)
 }
 
-// A Bound estimates a lower bound on log p_θ(x) for each column of b [1×B], for example with Sample.LogEstimate. It
-// must be safe for concurrent use, and depend only on the parameters, the columns and the random streams of b.
+// A Bound returns estimates [1×B] of a lower bound on log p_θ(x), one for each column of b, such as Sample.LogEstimate.
+// It must be safe for concurrent use, and depend only on the parameters, the columns and the random streams of b.
 type Bound[T linalg.Float] func(b *Block[T]) *ad.Var[T]
 
 // row returns bound(b). It panics unless the result is [1×B].
@@ -107,9 +106,9 @@ func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f fun
 	return err
 }
 
-// Evaluate computes a bound in blocks, as Each does, and returns its mean over the batch and its value for each column.
-// It returns an error if ctx is done before all blocks are computed, or if the mean is not finite. In the latter case,
-// values is still valid, and the error names the first operation whose result is not finite.
+// Evaluate computes a bound for each block (see Each). It returns its mean over the batch and its value for each
+// column. It returns an error if ctx is done before all blocks are computed, or if the mean is not finite. In the
+// latter case, values is still valid, and the error names the first operation whose result is not finite.
 func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (
 	mean float64, values []float64, err error) {
 	p := evaluation[T](batch, seed)
@@ -127,22 +126,22 @@ func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, b
 	return mean, values, err
 }
 
-// Evidence estimates the evidence of a single target from n draws of logEstimate, such as Sample.LogEstimate; see
-// Evaluate. A draw whose log p̂ is NaN counts as p̂ = 0; see Evidence.Diverged. Evidence returns an error if ctx is
-// done before all draws are computed, or if p̂ is 0 in all of them, for example because a standard deviation is 0.
+// Evidence estimates the evidence of a single target from n draws of logEstimate, such as Sample.LogEstimate. A draw
+// whose log p̂ is NaN counts as p̂ = 0; see Evidence.Diverged. Evidence returns an error if ctx is done before all draws
+// are computed, or if the estimate is infinite or NaN, for example because a standard deviation is 0.
 func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEstimate Bound[T]) (Evidence, error) {
 	_, logs, err := e.Evaluate(ctx, Draws(n), seed, logEstimate)
 	if ctx.Err() != nil {
 		return Evidence{}, err
 	}
 	evidence := ImportanceEstimate(logs)
-	if math.IsInf(evidence.Log, -1) {
-		return evidence, fmt.Errorf("p̂ is 0 in all %d draws, of which %d diverged: %w", n, evidence.Diverged, err)
+	if infinite(evidence.Log) {
+		return evidence, fmt.Errorf("the estimate is %v, and %d of %d draws diverged: %w", evidence.Log, evidence.Diverged, n, err)
 	}
 	return evidence, nil
 }
 
-// diagnose recomputes the blocks of a pass until it finds one whose sum of bounds or gradient is not finite. The error
+// diagnose recomputes the blocks of a pass until it finds one whose gradient or summed bound is not finite. The error
 // consists of the given string and a description of the first operation whose result is not finite.
 func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string) error {
 	t := &ad.Tape[T]{RecordAll: true}
@@ -185,7 +184,7 @@ func (e *Evaluator[T]) count(batch Batch) int {
 	return (len(batch) + e.size() - 1) / e.size()
 }
 
-// each calls f for each block of a pass, adds the results in the order of the blocks and divides by the batch size.
+// each calls f for each block of a pass, and returns their sum in the order of the blocks, divided by the batch size.
 func (e *Evaluator[T]) each(ctx context.Context, p pass[T], f func(b *Block[T]) float64) (mean float64, err error) {
 	mustNotBeNil("the context", ctx == nil)
 	count := e.count(p.batch)

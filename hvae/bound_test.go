@@ -31,8 +31,8 @@ func skewed(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Add(prior.LogDensity(z), ad.Scale(logSigmoids, 3))
 }
 
-// A flow with a better ELBO can give a worse estimate of the evidence. All flows have K = 3 steps and start from q⁰ =
-// N(2, 3²I), which is not trained. Each flow is trained for 600 steps with 64 draws of p̂ per step. For each trained
+// A flow with a better ELBO can give a worse estimate of the evidence. All flows have K = 3 leapfrog steps and start
+// from q⁰ = N(2, 3²I), which is not trained. Training takes 600 iterations with 64 draws of p̂ each. For each trained
 // flow, the test computes the ELBO and, over 200 repetitions, the root-mean-square error of estimates from 1,000 draws.
 func TestFlowWithTheBestELBOHasTheWorstEvidenceUnlessTrainedByImportanceBound(t *testing.T) {
 	const dims, K, truth = 10, 3, -11.15525
@@ -143,8 +143,8 @@ func (q twoNormals) LogDensity(z *ad.Var[float64]) *ad.Var[float64] {
 // The log evidence of Gaussian shells is −1.746, −5.674, −14.590, −36.087 and −60.128 in 2, 5, 10, 20 and 30 dimensions
 // (by quadrature over the radius). An untied flow of four steps starts from a prior with a mode in each shell. If the
 // flow is trained with ImportanceBound, the forward estimate agrees with the evidence, and the reverse estimate is
-// larger. In two dimensions, a flow that is trained with the ELBO reaches only half of each shell. The forward estimate
-// is then too low by log 2, and only the reverse estimate shows this error.
+// above it. In two dimensions, a flow that is trained with the ELBO reaches only half of each shell. The forward
+// estimate is then too low by log 2, but the reverse estimate is right.
 func TestEvidenceOfGaussianShellsFromBothSides(t *testing.T) {
 	for _, c := range []struct {
 		dims, L int

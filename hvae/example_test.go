@@ -16,8 +16,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// twoModes is the target p(x, z) = e⁻³·½[N(z | −2, ½²) + N(z | 2, ½²)] in one dimension. Its
-// log evidence is log p(x) = −3.
+// twoModes is the target p(x, z) = e⁻³·½[N(z | −2, ½²) + N(z | 2, ½²)] with log p(x) = −3.
 var twoModes = hvaetest.TwoModes{LogEvidence: -3, Modes: [2]hvaetest.Mode{
 	{Weight: 0.5, Mean: linalg.Column(-2.0), SD: 0.5},
 	{Weight: 0.5, Mean: linalg.Column(2.0), SD: 0.5},
@@ -134,7 +133,7 @@ func ExampleTrainer_minibatches() {
 	elbo, _, _ := trainer.Evaluate(context.Background(), everything, 1, estimate)
 	fmt.Printf("ELBO %.2f\n", elbo)
 
-	// After training, reconstruct the first observations from draws z_K, which approximate the posterior.
+	// After training, reconstruct the first five observations from draws z_K, which approximate the posterior.
 	reconstructed := linalg.New[float64](D, 5)
 	trainer.Each(context.Background(), hvae.Batch{0, 1, 2, 3, 4}, 1, func(b *hvae.Block[float64]) {
 		mean := ad.Affine(b.Var(W), draw(b).End.Z, b.Var(mu)).Value
@@ -335,8 +334,7 @@ func ExampleNormal() {
 	// ELBO -5.73, log p(y) = -5.082 ± 0.019
 }
 
-// uniformPrior is the target of the model z ~ uniform on (−6, 6)ˡ, x | z ~ N(z, I) for x = 0. Its latent variable
-// y ∈ ℝˡ is mapped to z.
+// uniformPrior is the model z ~ uniform on (−6, 6)ˡ, x | z ~ N(z, I) for x = 0. Here, z is a function of y ∈ ℝˡ.
 type uniformPrior struct{}
 
 func (uniformPrior) LogJoint(y *ad.Var[float64]) *ad.Var[float64] {

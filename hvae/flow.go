@@ -15,8 +15,8 @@ type Flow[T linalg.Float] struct {
 
 	// If Recompute is true, the tape keeps only z_k, ρ_k, ∇U(z_k) and log p_θ(x, z_k) after each leapfrog step, and
 	// ad.Backward recomputes the other values step by step. The results are bit-identical to those without Recompute,
-	// but each step evaluates ∇U twice, ad.Grad cannot differentiate the results, and the target must not keep
-	// variables that it creates.
+	// but each step evaluates ∇U twice, ad.Grad cannot differentiate them, and the target must not keep variables that
+	// it creates.
 	Recompute bool
 }
 
@@ -73,7 +73,7 @@ func (f *Flow[T]) Inverse(end Phase[T]) Phase[T] {
 	return s.Phase
 }
 
-// check panics if a field of f is unset or invalid, or if the shapes of f and s do not match.
+// check panics if a field of f is unset or invalid, or if the shapes of its fields do not match s.
 func (f *Flow[T]) check(s Phase[T]) {
 	mustNotBeNil("Flow.Target", f.Target == nil)
 	if f.K < 0 {
@@ -81,7 +81,8 @@ func (f *Flow[T]) check(s Phase[T]) {
 	}
 	dims, t := s.Z.Rows(), f.Tempering
 	mustBe("the momentum", s.Rho, dims, s.Z.Cols())
-	if t.Alpha != nil {
+	if t != (Tempering[T]{}) {
+		mustNotBeNil("Tempering.Alpha or MomentumSD", t.Alpha == nil || t.MomentumSD == nil)
 		mustBe("α", t.Alpha, f.K, min(t.Alpha.Cols(), dims))
 		mustBe("s", t.MomentumSD, 1, min(t.MomentumSD.Cols(), dims))
 	}

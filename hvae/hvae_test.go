@@ -73,8 +73,8 @@ func TestImportanceBoundIsTheEstimateFromTheDrawsOfAColumn(t *testing.T) {
 	mustPanic(t, "[1×12] matrix cannot be reshaped", func() { hvae.ImportanceBound(l, 5) })
 }
 
-// The expected k̂ comes from a separate program that uses the formulas of gpdfit, a function in the R package loo by the
-// authors of Pareto smoothed importance sampling. The tail has L/5 = 40 or 3√L = 300 weights.
+// The expected k̂ comes from a separate program that uses the formulas of gpdfit, a function in the R package loo. For L
+// = 200, the tail has L/5 = 40 weights, and for L = 10,000, it has 3√L = 300.
 func TestTailShapeAgreesWithAnotherImplementation(t *testing.T) {
 	for _, c := range []struct {
 		L       int
@@ -125,7 +125,7 @@ func TestDivergedDrawsCountAsZero(t *testing.T) {
 }
 
 func TestReverseEstimateAveragesOverMomentaFirst(t *testing.T) {
-	// Two momenta for each of three draws z. The means of 1/p̂ are 4, 2 and 0.
+	// These are log p̂ for three draws z with two momenta each. For the three z, the means of 1/p̂ are 4, 2 and 0.
 	logs := []float64{-math.Log(3), -math.Log(5), -math.Log(4), math.Inf(1), math.NaN(), math.NaN()}
 	e := hvae.ReverseEstimate(logs, 2)
 	right := math.Abs(e.Log+math.Ln2) <= 1e-15 && math.Abs(e.StandardError-math.Sqrt(1./3)) <= 1e-15
@@ -142,7 +142,7 @@ func rosenbrock(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Neg(ad.Add(ad.Square(ad.AddConst(x, -1)), valley))
 }
 
-// Evidence must return an estimate if some paths diverge. If p̂ = 0 in all draws, for example because a standard
+// Evidence must return an estimate even if some paths diverge. If p̂ = 0 in all draws, for example because a standard
 // deviation is 0, it must return an error that names the first operation whose result is not finite.
 func TestEvidenceSurvivesDivergedDraws(t *testing.T) {
 	draw := func(epsilon, sd, alpha, s float64) hvae.Bound[float64] {
@@ -159,13 +159,14 @@ func TestEvidenceSurvivesDivergedDraws(t *testing.T) {
 		t.Errorf("Evidence returns %+v and the error %v; want a finite estimate with some, but not all, draws diverged", e, err)
 	}
 	for want, bound := range map[string]hvae.Bound[float64]{
-		"first in a constant, [2×1], whose element (0, 0) is -Inf":  draw(0.01, 0, 1, 1),
-		"first in a constant, [20×1], whose element (0, 0) is -Inf": draw(0.01, 1, 0, 1),
-		"first in a constant, [1×1], whose element (0, 0) is -Inf":  draw(0.01, 1, 1, 0),
-		"of which 200 diverged: the bound (NaN) is not finite":      draw(1e200, 1, 1, 1),
+		"first in the operation ad.log, [2×1], whose element":          draw(0.01, 0, 1, 1),
+		"first in the operation ad.log, [20×1], whose element":         draw(0.01, 1, 0, 1),
+		"first in the operation ad.log, [1×1], whose element":          draw(0.01, 1, 1, 0),
+		"the estimate is +Inf":                                         func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Tape.Fill(1, b.Size, math.Inf(1)) },
+		"and 200 of 200 draws diverged: the bound (NaN) is not finite": draw(1e200, 1, 1, 1),
 	} {
 		_, err := evaluator.Evidence(t.Context(), 200, 1, bound)
-		if text := fmt.Sprint(err); !strings.HasPrefix(text, "p̂ is 0 in all 200 draws") || !strings.Contains(text, want) {
+		if text := fmt.Sprint(err); !strings.HasPrefix(text, "the estimate is ") || !strings.Contains(text, want) {
 			t.Errorf("Evidence returns the error %q, want an error that contains %q", text, want)
 		}
 	}

@@ -12,18 +12,17 @@ import (
 // because leapfrog steps overflow. A diverged draw counts as p̂ = 0, so E[Log] is still at most log p_θ(x).
 //
 // An Evidence does not reveal whether the draws miss a region of the posterior. Compare it with an estimate from AIS,
-// from another q⁰ or, for simulated x, from ReverseEstimate. A correct estimate agrees, but an incorrect one may agree
-// too. To estimate the evidence of a given model, train with ImportanceBound instead of the ELBO.
+// from another q⁰ or, for simulated x, from ReverseEstimate. If they disagree, one is wrong, but both may be wrong if
+// they agree. To estimate the evidence of a given model, train with ImportanceBound instead of the ELBO.
 type Evidence struct {
 	Log float64 // log (1/L) Σ p̂ᵢ
-	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)), or NaN if L = 1. It requires TailShape < ½.
+	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)), or NaN if L = 1. Reliable only for TailShape < ½.
 	StandardError float64
 	ELBO          float64 // mean of log p̂ᵢ; NaN if a draw has diverged
 	// TailShape is the shape k̂ of a generalised Pareto distribution fitted to the tail, which consists of the min(L/5,
 	// 3√L) largest p̂ᵢ (Vehtari et al., Pareto smoothed importance sampling, 2024). For k̂ > ½, p̂ has infinite variance.
-	// TailShape is −Inf if the tail is constant to within 0.1 %, and +Inf if the largest p̂ᵢ is more than e⁷⁰⁰ times the
-	// first quartile of the tail. It is NaN if L < 100, if Log is infinite, or if this quartile is equal to a p̂ᵢ
-	// outside the tail (a tie).
+	// k̂ is −Inf if the tail is constant to within 0.1 %, and +Inf if the largest p̂ᵢ is more than e⁷⁰⁰ times the first
+	// quartile of the tail. It is NaN if L < 100, if Log is infinite, or if this quartile also occurs outside the tail.
 	TailShape      float64
 	EffectiveDraws float64 // (Σ p̂ᵢ)²/Σ p̂ᵢ², from 1 (one draw dominates) to L (all p̂ᵢ are equal); 0 if Log is infinite
 	Draws          int     // L
@@ -65,10 +64,10 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 }
 
 // ReverseEstimate returns the estimate −log mean(1/p̂_θ(x)) of log p_θ(x), given log p̂_θ(x) from ReverseHIS or
-// AIS.Reverse. For each exact draw z, logEstimates contains momenta adjacent values. ReverseEstimate first averages
-// 1/p̂_θ(x) over these values, because only different draws z are independent. In the result, Draws is the number of
-// draws z, TailShape and EffectiveDraws describe these averages, and the expectations of Log and ELBO are both upper
-// bounds on log p_θ(x). An estimate of NaN counts as 1/p̂_θ(x) = 0.
+// AIS.Reverse. For each exact draw z, logEstimates contains one value per momentum, so the number momenta of adjacent
+// values have the same z. ReverseEstimate first averages their 1/p̂_θ(x), because only different draws z are
+// independent. In the result, Draws is the number of draws z, TailShape and EffectiveDraws describe these averages, and
+// the expectations of Log and ELBO are both upper bounds on log p_θ(x). An estimate of NaN counts as 1/p̂_θ(x) = 0.
 func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 	if momenta < 1 || len(logEstimates)%momenta != 0 {
 		misuse("ReverseEstimate: %d estimates do not fit %d momenta for each z", len(logEstimates), momenta)

@@ -50,6 +50,7 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 		"the step size is nil":                     flow(func(f *hvae.Flow[float64]) { f.StepSize = nil }),
 		"the step size is [1×3]; it must be [1×2]": flow(func(f *hvae.Flow[float64]) { f.StepSize = tp.Fill(1, 3, 0.1) }),
 		"the step size is [2×2]; it must be [3×2]": flow(func(f *hvae.Flow[float64]) { f.StepSize = tp.Fill(2, 2, 0.1) }),
+		"Tempering.Alpha or MomentumSD is nil":     untied(nil, tp.Scalar(1)),
 		"α is [4×1]; it must be [3×1]":             untied(tp.Fill(4, 1, 1), tp.Scalar(1)),
 		"α is [3×3]; it must be [3×2]":             untied(tp.Fill(3, 3, 1), tp.Scalar(1)),
 		"s is [1×3]; it must be [1×2]":             untied(alpha, tp.Fill(1, 3, 1)),
@@ -63,14 +64,15 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 		"DiagonalNormal.Mean or SD is nil":                               diagonal(z, nil),
 		"DiagonalNormal.Mean is [1×1]; it must be [2×1]":                 diagonal(tp.Scalar(0), z),
 		"DiagonalNormal.SD is [1×1]; it must be [2×1]":                   diagonal(z, tp.Scalar(1)),
-		"Normal.Factor is [2×1]; it must be [2×2]": prior(
-			hvae.Normal[float64]{Mean: z, Factor: tp.Fill(2, 1, 1)}),
+		"Normal.Mean is nil":                                             prior(hvae.Normal[float64]{Factor: z}),
+		"Normal.Factor is [2×1]; it must be [2×2]":                       prior(hvae.Normal[float64]{Mean: z, Factor: tp.Fill(2, 1, 1)}),
 
 		"the momentum is [1×3]; it must be [2×3]": func() {
 			(&hvae.Flow[float64]{Target: flat}).Inverse(hvae.Phase[float64]{Z: z, Rho: tp.Fill(1, 3, 0)})
 		},
 		"FixedTempering: 1/√β₀ is [2×1]; it must be [1×1]":    func() { hvae.FixedTempering(3, tp.Fill(2, 1, 1.5)) },
 		"FixedTempering: 1/√β₀ is 0.5; it must be at least 1": func() { hvae.FixedTempering(3, tp.Scalar(0.5)) },
+		"FreeTempering: α is nil":                             func() { hvae.FreeTempering[float64](nil) },
 		"FreeTempering: an element of α is greater than 1":    func() { hvae.FreeTempering(tp.Fill(3, 1, 1.5)) },
 		"Unconstrain: 0.6 is not in the interval (0, 0.5)":    func() { hvae.Unconstrain(0.6, 0, 0.5) },
 		"Constrain: the interval is (1, 1)":                   func() { hvae.Constrain(z, 1, 1) },
@@ -83,6 +85,7 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 func TestMisuseOfAISPanics(t *testing.T) {
 	for want, change := range map[string]func(a *hvae.AIS[float64]){
 		"AIS.Target is nil": func(a *hvae.AIS[float64]) { a.Target = nil },
+		"the target is nil": func(a *hvae.AIS[float64]) { a.Target = func(*ad.Tape[float64]) hvae.Target[float64] { return nil } },
 		"AIS has Steps = 2, Leapfrogs = 3 and 0 StepSizes": func(a *hvae.AIS[float64]) { a.StepSizes = nil },
 		"AIS has Steps = 0":        func(a *hvae.AIS[float64]) { a.Steps, a.StepSizes = 0, nil },
 		"Leapfrogs = 0":            func(a *hvae.AIS[float64]) { a.Leapfrogs = 0 },
@@ -104,13 +107,12 @@ func TestMisuseOfTrainersPanics(t *testing.T) {
 		return step(hvae.RMSProp[float64]{}, hvae.Draws(3), func(*hvae.Param[float64]) hvae.Bound[float64] { return f })
 	}
 	for want, f := range map[string]func(){
-		"the optimiser is nil":             step(nil, hvae.Draws(3), sampled),
-		"the batch is empty; it must have": step(hvae.RMSProp[float64]{}, hvae.Draws(0), sampled),
-		"the bound is nil":                 bound(nil),
-		"the bound of a block is nil":      bound(func(*hvae.Block[float64]) *ad.Var[float64] { return nil }),
-		"the context is nil":               func() { new(hvae.Evaluator[float64]).Evidence(none, 3, 1, nil) },
-		"the bound of a block is [1×0]; it must be [1×3]": bound(
-			func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Noise(1, 0) }),
+		"the optimiser is nil":                   step(nil, hvae.Draws(3), sampled),
+		"the batch is empty; it must have":       step(hvae.RMSProp[float64]{}, hvae.Draws(0), sampled),
+		"the bound is nil":                       bound(nil),
+		"the bound of a block is nil":            bound(func(*hvae.Block[float64]) *ad.Var[float64] { return nil }),
+		"the context is nil":                     func() { new(hvae.Evaluator[float64]).Evidence(none, 3, 1, nil) },
+		"the bound of a block is [1×0]; it must": bound(func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Noise(1, 0) }),
 		"index out of range": bound( // because a batch of Draws has no columns
 			func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Columns(linalg.New[float64](1, 5)) }),
 	} {

@@ -9,8 +9,8 @@ import (
 // An Optimiser is a method of stochastic gradient ascent: UpdateTheta and UpdatePhi of Algorithm 2. To change the
 // learning rate between steps, pass NewTrainer a pointer to an Adamax or RMSProp, and change its Rate.
 type Optimiser[T linalg.Float] interface {
-	// Ascend updates theta (the n elements of one parameter) and averages [2×n] (two running averages per element). A
-	// Trainer keeps the averages between steps; they are 0 before the first step. Steps are numbered from 1.
+	// Ascend updates theta, the n elements of one parameter, and their running averages, two per element, in averages
+	// [2×n]. A Trainer keeps the averages between steps; they are 0 before the first step. Steps are numbered from 1.
 	Ascend(step int, theta, gradient []T, averages linalg.Matrix[T])
 }
 

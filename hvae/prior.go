@@ -90,6 +90,7 @@ func (q Normal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
 
 // factor returns C [n×n] and its diagonal [n×1]. It panics unless Factor is [n×n].
 func (q Normal[T]) factor(n int) (C, diagonal *ad.Var[T]) {
+	mustNotBeNil("Normal.Mean", q.Mean == nil)
 	mustBe("Normal.Factor", q.Factor, n, n)
 	below, onDiagonal := masks(q.Factor.Tape(), n)
 	d := ad.Mul(onDiagonal, q.Factor)

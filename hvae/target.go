@@ -60,6 +60,7 @@ func evaluate[T linalg.Float](target Target[T], z *ad.Var[T], logJointNeeded boo
 
 // logJointOf returns log p_θ(x, z) [1×B]. It panics if LogJoint returns any other shape.
 func logJointOf[T linalg.Float](target Target[T], z *ad.Var[T]) *ad.Var[T] {
+	mustNotBeNil("the target", target == nil)
 	return mustBe("the target's log joint density", target.LogJoint(z), 1, z.Cols())
 }
 

@@ -20,8 +20,8 @@ import (
 //
 // With UntiedTempering, s is free, and there is no such limit.
 type Tempering[T linalg.Float] struct {
-	Alpha      *ad.Var[T] // α₁ … α_K, [K×1], or [K×ℓ] with one element per dimension; nil without tempering
-	MomentumSD *ad.Var[T] // s, [1×1], or [1×ℓ] with one element per dimension; nil without tempering
+	Alpha      *ad.Var[T] // α₁ … α_K, [K×1], or [K×ℓ] with one element per dimension
+	MomentumSD *ad.Var[T] // s, [1×1], or [1×ℓ] with one element per dimension
 	tied       bool       // whether s·Π α_k = 1
 }
 
@@ -48,9 +48,9 @@ func FixedTempering[T linalg.Float](K int, invSqrtBeta0 *ad.Var[T]) Tempering[T]
 	return Tempering[T]{alpha, invSqrtBeta0, true}
 }
 
-// FreeTempering returns the tempering with the given α_k ∈ (0, 1] and s = 1/√β₀ = Π 1/α_k. The shape of alpha is [K×1],
-// or [K×ℓ] with one element per dimension.
+// FreeTempering returns the tempering with the given α_k ∈ (0, 1], [K×1] or [K×ℓ], and with s = 1/√β₀ = Π 1/α_k.
 func FreeTempering[T linalg.Float](alpha *ad.Var[T]) Tempering[T] {
+	mustNotBeNil("FreeTempering: α", alpha == nil)
 	if slices.ContainsFunc(alpha.Value.Data, func(a T) bool { return a > 1 }) {
 		misuse("FreeTempering: an element of α is greater than 1")
 	}

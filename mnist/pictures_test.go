@@ -17,7 +17,8 @@ func pixels(t *testing.T, elem ...string) *image.Gray {
 	return p.(*image.Gray)
 }
 
-// The pictures in README.md must be exactly reproducible. testdata/digits contains the first few test images of MNIST.
+// The program must draw the pictures in README.md again from the first few test images of MNIST, which are in
+// testdata/digits.
 func TestPicturesAreReproducible(t *testing.T) {
 	for name, args := range map[string]string{
 		"samples.png": "sample -checkpoint results/vae.safetensors",

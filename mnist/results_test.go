@@ -116,7 +116,7 @@ func TestFullRunsMatchTheResults(t *testing.T) {
 		noError(t, err)
 		return fmt.Sprintf(" %d | %s | %s |", r.epochs, eval.PlusMinus(r.ELBO, r.ELBOSD), eval.PlusMinus(r.NLL, r.NLLSD))
 	}
-	// The loop reads publishedCSV itself, because published() drops the standard deviations.
+	// The loop reads publishedCSV directly, because published() drops the standard deviations.
 	for line := range strings.Lines(publishedCSV) {
 		if f := strings.Split(strings.TrimSpace(line), ","); f[0] == "vae" {
 			shows(t, resultsREADME, "| %s | %s | -%s ± %s | %s ± %s |%s", f[1], f[2], f[3], f[4], f[5], f[6], run("full/vae-"+f[1]))

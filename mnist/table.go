@@ -40,8 +40,8 @@ const (
 	publishedName  = "published" // protocol of published results
 )
 
-// publishedCSV contains the results of the 57 runs in Table 1, taken from the LaTeX source of the paper's appendix. The
-// results are means and standard deviations over three evaluations.
+// publishedCSV contains the results of the 57 runs that Table 1 averages, from the LaTeX source of the paper's
+// appendix. The results of a run are means and standard deviations over its three evaluations.
 //
 //go:embed published.csv
 var publishedCSV string
@@ -131,8 +131,8 @@ func readResults(folder string, stderr io.Writer) (results []result) {
 	return results
 }
 
-// readResult reads the result of the run in a folder. It returns an error unless the run has ended, its settings match
-// its row, and its best epoch was evaluated on images of the dataset used for training.
+// readResult reads the result of the run in a folder. It returns an error if the run has not ended, if its settings do
+// not match its row of Table 1, or if its best epoch was not evaluated on the dataset used for training.
 func readResult(folder string) (r result, err error) {
 	b, err := os.ReadFile(filepath.Join(folder, evaluationFile))
 	if err == nil {

@@ -28,7 +28,7 @@ func TestDivergenceErrorDescribesTheRun(t *testing.T) {
 	}
 }
 
-// For two values x and x + 2a, the average must be x + a, and the standard error a.
+// For two values x and x + 2a, the average must be x + a, and the standard error must be a.
 func TestAverage(t *testing.T) {
 	var values [3]Outcome
 	for k := range values {
@@ -51,7 +51,7 @@ func TestAverage(t *testing.T) {
 	}
 }
 
-// The results in an outcome must agree with its θ̂ and with the dataset that the seed determines.
+// The errors and log densities in an outcome must follow from its θ̂ and from the dataset of the given seed.
 func TestOutcomeDescribesItsEstimate(t *testing.T) {
 	for _, name := range names {
 		iterations := 0
@@ -101,8 +101,8 @@ func TestOutcomeDependsOnlyOnItsArguments(t *testing.T) {
 	}
 }
 
-// log p̂ must be log p(x, z_K) + log N(ρ_K|0, I) + 2 log(Π α_k) − log q⁰(z₀) − log N(ρ₀|0, s²I), and the first leapfrog
-// step must satisfy z₁ = z₀ + ε(ρ₀ − ½ε ∇U(z₀)).
+// log p̂ must be log p(x, z_K) + log N(ρ_K|0, I) + ℓ log(Π α_k) − log q⁰(z₀) − log N(ρ₀|0, s²I), where ℓ = 2, and the
+// first leapfrog step must satisfy z₁ = z₀ + ε(ρ₀ − ½ε ∇U(z₀)).
 func TestTwoModesDrawsFollowAlgorithm1(t *testing.T) {
 	logNormal := func(x, y, sd float64) float64 { return -(x*x+y*y)/(2*sd*sd) - math.Log(2*math.Pi*sd*sd) }
 	for _, f := range []TwoModesFlow{

@@ -12,7 +12,7 @@ import (
 )
 
 // TestTarget checks a target at the given points z [ℓ], where ℓ = dims, or by default at three points near the origin.
-// The function bind returns the target on a tape. TestTarget returns an error unless log p(x, z) is [1×B], column j
+// The function bind returns the target on a tape. TestTarget returns an error unless log p(x, z) is [1×B], its column j
 // depends only on column j of z, and the gradients of U and vᵀ∇U agree with numerical differentiation. Here v is a
 // random vector. Training needs the gradient of vᵀ∇U, so a ClosedForm must compute ∇U by operations on the tape.
 func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, points ...[]float64) error {
@@ -64,7 +64,7 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 	forward := func(s []float64) []float64 { return apply(s, (*hvae.Flow[float64]).Forward) }
 	for _, s := range orNormal(points, 1, 2*dims) {
 		end := linalg.Column(forward(s)...)
-		// The factor 1 + 10⁻⁹h imitates rounding errors. If Inverse amplifies them, the results depend on h.
+		// The factor 1 + 10⁻⁹h imitates rounding errors. If Inverse amplifies them, compare reports an error.
 		if err := compare("H⁻¹(H(z, ρ))", s, s, func(h float64) []float64 {
 			moved := end.Clone()
 			linalg.Scale(moved, 1+1e-9*h, end)
@@ -82,8 +82,8 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 	return nil
 }
 
-// compare returns an error if an element of got differs from the same element of n = numerical(step/8) by more than e +
-// 10⁻⁶·m, or if e > 10⁻³·m. Here e = 10·|n − numerical(step)| is an estimate of the error of n, and m = max(1, |n|).
+// compare returns an error if an element of got differs from n, the same element of numerical(step/8), by more than e +
+// 10⁻⁶·m, or if e > 10⁻³·m. Here m = max(1, |n|), and e = 10·|n − numerical(step)| estimates the error of n.
 func compare(quantity string, at, got []float64, numerical func(h float64) []float64) error {
 	coarse, fine := numerical(step), numerical(step/8)
 	for i, want := range fine {
@@ -109,8 +109,8 @@ func orNormal(points [][]float64, n, dims int) [][]float64 {
 	return slices.Collect(slices.Chunk(all.Data, dims))
 }
 
-// TestPrior checks a variational prior q⁰ in ℓ = dims dimensions. The distribution must be the same in all columns. The
-// function bind returns the prior on a tape. TestPrior returns an error unless
+// TestPrior checks a variational prior q⁰ in ℓ = dims dimensions. All columns of q⁰ must have the same distribution.
+// The function bind returns the prior on a tape. TestPrior returns an error unless
 //   - Draw returns z₀ [ℓ×B] and log q⁰(z₀) [1×B],
 //   - LogDensity returns the same log q⁰(z₀), if the prior is an hvae.Density, and
 //   - the mean of h(z₀)/q⁰(z₀) over 20,000 draws is within 4.5 standard errors of 1.

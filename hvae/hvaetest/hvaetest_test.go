@@ -22,8 +22,7 @@ func (t studentT) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Scale(ad.SumTo(ad.Log(ad.AddConst(ad.Square(ad.Div(z, t.scale)), 3)), 1, z.Cols()), -2)
 }
 
-// TestTarget checks a new target, and TestFlow checks a flow for this target, including the
-// determinant of the flow's Jacobian.
+// TestTarget checks a new target, and TestFlow checks a flow for it, including the flow's Jacobian determinant.
 func ExampleTestTarget() {
 	fmt.Println(hvaetest.TestTarget(newStudentT(1), 2))
 	fmt.Println(hvaetest.TestFlow(func(t *ad.Tape[float64]) *hvae.Flow[float64] {
@@ -42,7 +41,7 @@ type customTarget struct {
 func (c customTarget) LogJoint(z *ad.Var[float64]) *ad.Var[float64]          { return c.logJoint(z) }
 func (c customTarget) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] { return c.gradU(z) }
 
-// always returns a function that returns the given target for every tape.
+// always returns a function whose result is the given target, whatever the tape.
 func always(target hvae.Target[float64]) func(*ad.Tape[float64]) hvae.Target[float64] {
 	return func(*ad.Tape[float64]) hvae.Target[float64] { return target }
 }
@@ -94,7 +93,7 @@ func TestTestFlowReportsWrongFlows(t *testing.T) {
 		calls := 0
 		err := hvaetest.TestFlow(func(t *ad.Tape[float64]) *hvae.Flow[float64] {
 			f := &hvae.Flow[float64]{Target: hvaetest.Bimodal, K: 5, StepSize: t.Fill(5, 2, 0.3)}
-			f.Tempering = hvae.FreeTempering(t.Fill(5, 1, 0.9))
+			f.Tempering = hvae.FreeTempering(t.Const(linalg.Of(5, 2, []float64{0.9, 0.8, 0.7, 1, 0.8, 0.6, 1, 0.9, 0.5, 0.7})))
 			change(calls, t, f)
 			calls++
 			return f

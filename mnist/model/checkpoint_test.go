@@ -63,7 +63,7 @@ func TestCheckpointsHaveTheDocumentedFormat(t *testing.T) {
 	}
 }
 
-// The test also reads two models in mnist/results, which earlier versions of the program wrote.
+// Besides new checkpoints, the test reads two models in mnist/results, which earlier versions of the program wrote.
 func TestCheckpointsAreUnchangedAfterReadingAndWriting(t *testing.T) {
 	c := testCheckpoint()
 	c.Config.Draws, c.Config.Importance = 5, true

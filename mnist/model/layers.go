@@ -24,7 +24,7 @@ type param[T linalg.Float] struct {
 // An axis holds the size of a tensor axis and the stride between its elements in param.Value.Data.
 type axis struct{ size, stride int }
 
-// newParam returns a parameter without elements. Its matrix and its tensor have the same layout.
+// newParam returns a parameter whose elements are not yet allocated. Its matrix and its tensor have the same layout.
 func newParam[T linalg.Float](name string, mean, spread float64, shape ...int) *param[T] {
 	size := 1
 	for _, n := range shape {
@@ -134,9 +134,9 @@ var inf = math.Inf(1)
 
 // New returns a network with its initial parameters. Weights are drawn from N(0, 1/(n_in + n_out)), where n_in and
 // n_out are the sizes of the layer's input and output, for example 28·28 and 14·14·16 in conv1. The decoder's last bias
-// is outputBias, and all other biases are zero. The flow starts with ε = 0.2 (or Config.Eps), α_k = 0.9 (or
-// Config.Alpha), 1/β₀ = 1.5 for fixed tempering and, for untied tempering, s = Π 1/α_k, where s is the standard
-// deviation of ρ₀.
+// is outputBias, and all other biases are zero. The flow starts with ε = 0.2 and α_k = 0.9, unless Config.Eps or
+// Config.Alpha sets another value. Fixed tempering starts with 1/β₀ = 1.5. Untied tempering starts with s = Π 1/α_k,
+// where s is the standard deviation of ρ₀.
 func New[T linalg.Float](c Config, outputBias float64, seed uint64) *Network[T] {
 	n := describe[T](c)
 	n.decoder.deconv3.bias.mean = outputBias
@@ -184,8 +184,8 @@ func (n *Network[T]) SetEncoderAndDecoder(other *Network[T]) {
 	n.encoder, n.decoder = other.encoder, other.decoder
 }
 
-// On returns a copy of the network whose parameters are variables on a tape. The function record, such as
-// hvae.Block.Var, returns the variable for a parameter. The copy is valid until the tape is reset.
+// On returns a copy of the network whose parameters are variables on a tape. The argument record is a function that
+// returns the variable for a parameter, for example hvae.Block.Var. The copy is valid until the tape is reset.
 func (n Network[T]) On(record func(p *hvae.Param[T]) *ad.Var[T]) *Network[T] {
 	for _, l := range n.layers() {
 		l.w, l.b = record(&l.weight.Param), record(&l.bias.Param)

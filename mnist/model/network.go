@@ -14,8 +14,8 @@ func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
 	return &flow
 }
 
-// Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for images x [784×B]. In
-// float32, the softplus of an input below −44 is zero (linalg.Softplus). If std contains a zero, the ELBO is −∞.
+// Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for images x [784×B]. The
+// standard deviation is a softplus. In float32, linalg.Softplus is zero below −44, and the ELBO is then −∞.
 func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 	e := &n.encoder
 	h := ad.Softplus(conv.Conv(&conv1, e.conv1.w, x, e.conv1.b))
