@@ -60,8 +60,8 @@ func sample(_ context.Context, args []string, stdout, _ io.Writer) error {
 const aboutReconstruct = `Draws test digits and their reconstructions. From top to bottom, the rows of the picture are the images, the pixel
 probabilities at the mean of the variational prior, and the pixel probabilities at the positions z_0 … z_K of the flow.`
 
-// reconstruct runs the reconstruct command. The flow starts at z_0, a draw from the variational prior. For a VAE, K =
-// 0, so the flow ends at z_0.
+// reconstruct runs the reconstruct command. The flow starts at z_0, a draw from the variational prior. For a VAE, it
+// ends there.
 func reconstruct(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	var p pictureFlags
 	var folder string

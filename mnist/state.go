@@ -30,8 +30,7 @@ const (
 	stateFormat = "hvae-mnist-state/4"
 )
 
-// A state holds all data needed to resume a training run, apart from the images. It is stored as a gob, compressed with
-// gzip.
+// A state holds all data needed to resume a training run, apart from the images. It is stored as a compressed gob.
 type state struct {
 	Format     string
 	Settings   model.Settings

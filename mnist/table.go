@@ -115,8 +115,7 @@ func parseRow(c model.Config, name string) (model.Config, error) {
 	return c, fmt.Errorf("there is no row %.40q: a row must be vae, vae-lL (L importance samples), vae-mL (mean of L draws), hvae-k1-TEMPERING or hvae-kK-TEMPERING-EPS, where K > 1, TEMPERING is none, fixed, free or untied, and EPS is shared or varied", name)
 }
 
-// readResults returns the results of the runs in a folder. It omits runs without a valid evaluation, and prints the
-// reason.
+// readResults returns the results of the runs in a folder. It omits a run without a valid evaluation and prints why.
 func readResults(folder string, stderr io.Writer) (results []result) {
 	names, _ := fs.Glob(os.DirFS(folder), "*/"+evaluationFile) // returns no error, because the pattern is valid
 	for _, name := range names {

@@ -28,8 +28,7 @@ func New(w io.Writer, done, total int, status func(rate float64) string) *Line {
 	return &Line{w: w, start: time.Now(), first: done, total: total, status: status, done: done, next: time.Second}
 }
 
-// Add adds n > 0 units of finished work. It prints a line if one is due: about 1, 2, 4, … s after New, and then once a
-// minute.
+// Add adds n > 0 units of finished work. It prints a line about 1, 2, 4, … s after New, and then once a minute.
 func (l *Line) Add(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

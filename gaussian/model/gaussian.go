@@ -85,8 +85,7 @@ func (d Data) LogEvidence(t Theta) (sum float64) {
 }
 
 // TiedLimit returns a lower bound on the gap log p_θ(D) − ELBO of an HVAE with tied tempering and q⁰ = N(0, I). For any
-// number of steps, this bound is d(exp(ΔH/d) − 1) − ΔH, where ΔH = ½ Σ_j log(1 + N/σ_j²). See hvae.Tempering for the
-// derivation.
+// number of steps, this bound is d(exp(ΔH/d) − 1) − ΔH, where ΔH = ½ Σ_j log(1 + N/σ_j²) (see hvae.Tempering).
 func (d Data) TiedLimit(t Theta) float64 {
 	excess := 0.0 // ΔH
 	for _, sigma := range t.Sigma {
@@ -128,8 +127,7 @@ type Target struct {
 
 var _ hvae.ClosedForm[float64] = Target{}
 
-// NewTarget returns the Target for a dataset and the parameters Δ [d×1] and log σ [d×1]. It is valid until delta's tape
-// is reset.
+// NewTarget returns the Target for a dataset, Δ [d×1] and log σ [d×1]. It is valid until delta's tape is reset.
 func NewTarget(data Data, delta, logSigma *ad.Var[float64]) (g Target) {
 	t := delta.Tape()
 	n := float64(data.N)

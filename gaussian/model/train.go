@@ -108,8 +108,7 @@ func (o *Outcome) numbers() []*float64 {
 		&o.MLEDeltaErr, &o.MLESigmaErr, &o.MLEEvidence, &o.Seconds}
 }
 
-// Average returns an Outcome with the means over several datasets, the standard error of Err, and the total running
-// time.
+// Average returns an Outcome with the means over datasets, the standard error of Err, and the total running time.
 func Average(outcomes []Outcome) Outcome {
 	mean := Outcome{Method: outcomes[0].Method, Dims: outcomes[0].Dims, Datasets: len(outcomes)}
 	for i, number := range mean.numbers() {

@@ -30,8 +30,8 @@ func (TwoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.AddConst(ad.Add(v, ad.Softplus(ad.Sub(u, v))), -math.Ln2)
 }
 
-// A TwoModesFlow holds the settings of Algorithm 1 for the target TwoModes. The variational prior q⁰ = N(−m, PriorSD²
-// I) is centred on the left mode.
+// A TwoModesFlow holds the settings of Algorithm 1 for the target TwoModes. The prior q⁰ = N(−m, PriorSD² I) is centred
+// on the left mode.
 type TwoModesFlow struct {
 	Tempering    string  `json:"tempering"`      // "none", "fixed", or "untied" with equal α_k
 	PriorSD      float64 `json:"prior_sd"`       // standard deviation of q⁰

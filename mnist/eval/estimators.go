@@ -51,7 +51,9 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 		if err != nil {
 			return r, err
 		}
-		r.reverse = hvae.ReverseEstimate(logs, e.Samples).Log
+		reverse := hvae.ReverseEstimate(logs, e.Samples)
+		r.reverse = reverse.Log
+		r.Diverged += reverse.Diverged
 	}
 	if e.Chains == 0 {
 		return r, nil

@@ -1,6 +1,5 @@
 // Package eval estimates the ELBO and the negative log-likelihood of a model by importance sampling, and bounds log
-// p(x) by annealed importance sampling. Start with eval.go, then read estimators.go (estimates for one image) and
-// statistics.go.
+// p(x) by annealed importance sampling. Read eval.go, estimators.go (estimates for one image), and statistics.go.
 package eval
 
 import (
@@ -31,11 +30,10 @@ type Evaluation struct {
 	Data    string `json:"data"`       // name of the dataset, or "simulated"
 	Trained string `json:"trained_on"` // name of the training dataset; "" if the checkpoint lacks it
 
-	// TailShape and HeavyTails are undefined unless the tail shapes of all images are finite, which requires at least
-	// 100 samples.
+	// TailShape and HeavyTails are undefined for fewer than 100 samples.
 	TailShape  Number `json:"tail_shape"`         // of the importance weights (hvae.Evidence)
 	HeavyTails Number `json:"heavy_tails"`        // fraction of estimates with heavy tails, which are unreliable
-	Diverged   int    `json:"diverged,omitempty"` // number of samples that have diverged
+	Diverged   int    `json:"diverged,omitempty"` // number of samples that have diverged, including reverse paths
 
 	// An upper bound on log p(x) for simulated images, from paths that end at exact posterior draws (hvae.ReverseHIS).
 	ReverseUpper   Number `json:"reverse_upper,omitzero"`
@@ -43,8 +41,7 @@ type Evaluation struct {
 	ReverseGap     Number `json:"reverse_gap,omitzero"` // ReverseUpper + NLL
 	ReverseGapSE   Number `json:"reverse_gap_se,omitzero"`
 
-	// Bounds on log p(x) from annealed importance sampling. The upper bound is undefined unless the images are
-	// simulated.
+	// Bounds on log p(x) from annealed importance sampling. The upper bound is defined only for simulated images.
 	Method     string `json:"method,omitempty"` // "ais", or "" without these bounds
 	Steps      int    `json:"steps,omitempty"`
 	Chains     int    `json:"chains,omitempty"`
@@ -74,8 +71,7 @@ type Options struct {
 	Samples int    // number of importance samples for each image
 	Runs    int
 
-	// Settings of annealed importance sampling (hvae.AIS). It does not use the flow, so it is an independent check on
-	// the flow's estimates.
+	// Settings of annealed importance sampling (hvae.AIS), which does not use the flow and so checks its estimates.
 	Steps  int // K, the number of steps from the encoder's variational prior to the posterior
 	Chains int // number of Markov chains for each image; if it is 0, no bounds are computed
 }
@@ -144,7 +140,7 @@ func summarise(o Options, estimates []estimate) Evaluation {
 	}
 	e.TailShape, _ = MeanSE(shapes)
 	e.HeavyTails /= Number(len(estimates))
-	if !finite(e.TailShape) {
+	if o.Samples < 100 {
 		e.TailShape, e.HeavyTails = undefined, undefined
 	}
 	elbo := func(x estimate) float64 { return x.ELBO }
@@ -153,7 +149,7 @@ func summarise(o Options, estimates []estimate) Evaluation {
 	e.ELBO, e.ELBOSD = MeanSD(means(runs, elbo))
 	e.NLL, e.NLLSD = MeanSD(means(runs, nll))
 	e.ImageNLL = means(images, nll)
-	if e.Diverged == 0 {
+	if finite(e.ELBO) {
 		e.ImageELBO = means(images, elbo)
 	}
 	overImages := func(value func(x estimate) float64) (mean, se Number) { return MeanSE(means(images, value)) }
@@ -177,12 +173,13 @@ func summarise(o Options, estimates []estimate) Evaluation {
 
 // String returns the results as lines of text: ELBO, NLL, tail shape and bounds.
 func (e Evaluation) String() string {
-	elbo := PlusMinus(e.ELBO, e.ELBOSD)
+	s := fmt.Sprintf("ELBO %s\nNLL  %s\n", PlusMinus(e.ELBO, e.ELBOSD), PlusMinus(e.NLL, e.NLLSD))
 	if e.Diverged > 0 {
-		elbo = fmt.Sprintf("undefined, because %d samples have diverged", e.Diverged)
+		s += fmt.Sprintf("%d samples have diverged\n", e.Diverged)
 	}
-	s := fmt.Sprintf("ELBO %s\nNLL  %s\n", elbo, PlusMinus(e.NLL, e.NLLSD))
-	if finite(e.TailShape) {
+	if e.Samples < 100 {
+		s += "tail shape of the importance weights: needs at least 100 samples\n"
+	} else {
 		s += fmt.Sprintf("tail shape of the importance weights %.2f, above %.3g for %.0f %% of the images\n",
 			e.TailShape, hvae.Evidence{Draws: e.Samples}.TailLimit(), 100*e.HeavyTails)
 	}

@@ -167,3 +167,19 @@ func TestUndefinedStatisticsAreNull(t *testing.T) {
 		t.Errorf("the mean and the standard deviation of a single 0.1 are %s in JSON, and %v when read again (error %v), want [0.1,null]", b, again, err)
 	}
 }
+
+// For one of two images, three samples have diverged and the tail of p̂ is extremely heavy.
+func TestSummaryOfDivergedSamples(t *testing.T) {
+	good := hvae.Evidence{Log: -80, ELBO: -84, TailShape: 0.5, Draws: 1000}
+	bad := hvae.Evidence{Log: -90, ELBO: math.NaN(), TailShape: math.Inf(1), Draws: 1000, Diverged: 3}
+	o := Options{N: 2, Runs: 1, Samples: 1000, Set: &data.Set{}}
+	got := summarise(o, []estimate{{Evidence: good}, {Evidence: bad}}).String()
+	const want = `ELBO undefined
+NLL  85.00
+3 samples have diverged
+tail shape of the importance weights +Inf, above 0.667 for 50 % of the images
+`
+	if got != want {
+		t.Errorf("the summary is\n%swant\n%s", got, want)
+	}
+}

@@ -41,6 +41,9 @@ func MeanSD(x []float64) (mean, sd Number) {
 
 // String returns n with two decimals. It adds 1e-9 to |n| first, so that 83.315 becomes 83.32, as in the paper.
 func (n Number) String() string {
+	if math.IsNaN(float64(n)) {
+		return "undefined"
+	}
 	return fmt.Sprintf("%.2f", float64(n)+math.Copysign(1e-9, float64(n)))
 }
 
