@@ -21,6 +21,7 @@ import (
 	"hvae/bench/command"
 	"hvae/bench/plot"
 	"hvae/gaussian/model"
+	"hvae/linalg/random"
 )
 
 // gaussianCommand runs the program and returns its output and exit status.
@@ -270,5 +271,35 @@ func TestREADMEShowsLongerAndChainedRuns(t *testing.T) {
 		if !strings.Contains(readme, "\n"+name+values+"\n") {
 			t.Errorf("README.md lacks the line\n%s", name+values)
 		}
+	}
+}
+
+// After 100,000 iterations with d = 60, Δ̂_j of VB must be further from x̄_j where σ_j is small. README.md gives the part
+// of the way from 0 to x̄_j that is missing.
+func TestREADMEShowsWhichDeltaIsSlow(t *testing.T) {
+	o, err := parse([]string{"-d", "60", "-methods", "vb", "-iters", "100000"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vb, err := o.config.Train(t.Context(), "vb", 60, 0, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := model.Draw(model.Truth(60), o.config.Points, random.Stream(o.config.Seed, "gaussian data", 60, 0))
+	missing := func(in func(sigma float64) bool) float64 { // in per cent
+		way, rest := 0.0, 0.0
+		for j, mean := range data.Mean {
+			if in(vb.Theta.Sigma[j]) {
+				way += math.Abs(mean)
+				rest += math.Abs(mean - vb.Theta.Delta[j])
+			}
+		}
+		return 100 * rest / way
+	}
+	small := missing(func(sigma float64) bool { return sigma < 0.25 })
+	large := missing(func(sigma float64) bool { return sigma > 0.6 })
+	text := fmt.Sprintf("%.0f %% of the way from 0 to x̄_j is missing for σ̂_j < 0.25, and %.0f %% for σ̂_j > 0.6", small, large)
+	if readme := strings.Join(strings.Fields(string(read(t, "README.md"))), " "); !strings.Contains(readme, text) {
+		t.Errorf("README.md does not contain %q", text)
 	}
 }

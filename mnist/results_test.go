@@ -254,7 +254,7 @@ func TestControlsAreInTheREADME(t *testing.T) {
 		more = append(more, k0[i]-vae[i])
 		moved = append(moved, vae[i]-float64(evaluated(t, "table/vae-"+seed).NLL))
 	}
-	shows(t, resultsREADME, "%s more", eval.PlusMinus(eval.MeanSE(more)))
+	shows(t, resultsREADME, "%s more, which is not significant", eval.PlusMinus(eval.MeanSE(more)))
 	shows(t, resultsREADME, "moved by %s nats", list("%+.2f", moved...))
 	shows(t, resultsREADME, "(0.001: %s)", strings.Join(long["`vae`"][:2], " and "))
 }
