@@ -276,7 +276,7 @@ func (op operation) apply(a, b variable) variable {
 	return BroadcastTo(y, 2, 2)
 }
 
-// In each program, all operands of the operation are the same variable u, which is not a leaf.
+// Each program applies one operation to operands that are all the same variable u, which is not a leaf.
 func TestDerivativesIfAnOperandOccursTwice(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 1))
 	for _, op := range operations() {

@@ -108,7 +108,7 @@ func Scale[T linalg.Float](a *Var[T], c T) *Var[T] {
 	return a.tape.Record(y, scale[T]{&factor[0]}, a)
 }
 
-// A scale holds a pointer to c, which is stored in the tape's memory. If a scale held c itself, converting it to a Rule
+// A scale holds a pointer to the constant c in the tape's memory. If a scale held c itself, its conversion to a Rule
 // would allocate heap memory, and the steps of the Gaussian experiment would take 2 to 7 % longer.
 type scale[T linalg.Float] struct{ c *T }
 

@@ -31,7 +31,8 @@ func BenchmarkGaussian(b *testing.B) {
 }
 
 // measure reports the time per call to f, and the rate in GFLOP/s and as a percentage of the peak. It does not time the
-// first two calls, which allocate memory. A call performs flops operations. If flops is 0, measure reports no rate.
+// first two calls, which allocate memory. The argument flops is the number of operations per call. If it is 0, measure
+// reports no rate.
 func measure(b *testing.B, flops float64, f func()) {
 	for range 2 {
 		f()
@@ -78,8 +79,8 @@ func binary(rows, cols int) linalg.Matrix[float32] {
 // columns returns a batch of columns 0 to n−1 of the data, in random order as in training.
 func columns(n int) hvae.Batch { return random.Stream(1, "columns").Perm(n) }
 
-// BenchmarkGEMM measures products of float32 matrices [m×k] and [k×n] on all cores. The sizes m×n×k are 1024×1024×1024,
-// the sizes of two layers of the MNIST model, and three sizes for which the product is a single AVX-512 tile, whose
+// BenchmarkGEMM measures products of float32 matrices [m×k] and [k×n] on all cores. The sizes m×n×k are 1024×1024×1024
+// and those of two layers of the MNIST model. With three further sizes, the product is a single AVX-512 tile, and the
 // operands stay in the first-level cache.
 func BenchmarkGEMM(b *testing.B) {
 	for _, s := range []struct{ m, n, k int }{

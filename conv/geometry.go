@@ -8,8 +8,8 @@
 //	Transpose        Wᵀ ∗ δ    the gradient with respect to X
 //	WeightGradient             the gradient with respect to W
 //
-// Each gradient is linear in the two variables on which it depends, so derivatives of any order need only these three
-// operations.
+// Each gradient is linear in each of the two variables on which it depends, so derivatives of any order need only these
+// three operations.
 //
 // Start with Geometry in this file. The file ops.go contains the operations and their differentiation rule, and
 // kernels.go contains the functions that compute the values of the operations.
@@ -116,9 +116,10 @@ func (a axis) outputs(i int) (first, last int) {
 	return first, max(first, min(a.out, d/a.stride+1))
 }
 
-// A run is a sequence of pixels along an axis that one contraction processes (see kernels.go). The field count is their
-// number, and the field pixel is the index of the first. In a run of output pixels, [first, last) are the taps of the
-// first pixel. In a run of input pixels, [first, last) are the output pixels that depend on the first pixel.
+// A run is a sequence of pixels along an axis. One contraction processes the run (see kernels.go). The field count is
+// the number of pixels, and the field pixel is the index of the first. In a run of output pixels, [first, last) are the
+// taps of the first pixel. In a run of input pixels, [first, last) are the output pixels that depend on the first
+// pixel.
 type run struct{ pixel, count, first, last int }
 
 // outputRuns divides output pixels lo to hi−1 into runs and appends the runs to dst. The pixels of a run are neighbours

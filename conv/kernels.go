@@ -133,10 +133,10 @@ func transposeRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[
 	}
 }
 
-// transposeOne implements transpose on one core for images with one channel. In transposeRows, a contraction computes
-// one row per channel, and uses each loaded element of δ once per row. With one channel, δ would not be reused. So a
-// contraction in transposeOne computes one row per kernel row. For output row oy, the row for kernel row ky is added to
-// input row oy·Stride + ky − PadTop.
+// transposeOne implements transpose on one core for images with one channel. In transposeRows, the result of a
+// contraction has one row per channel, and each loaded element of δ is used once for each of these rows. With one
+// channel, δ would not be reused. So in transposeOne, the result of a contraction has one row for each row of the
+// kernel. For output row oy, the result for kernel row ky is added to input row oy·Stride + ky − PadTop.
 func transposeOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	var buffers buffers
 	clear(x.Data)
@@ -188,11 +188,11 @@ func weightGradient[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], s
 // holds a matrix [B×OutC] for each output pixel: the gradient with respect to the channels of the pixel, transposed.
 // The rows of output pixels are in reverse order.
 //
-// Each element of w is a sum over images and pixels, which are the steps and the segments of a contraction. A
-// contraction adds the products for all images and for many pixels, so the sums stay in registers. The groups of a
-// contraction are kernel rows that are Stride apart, because such rows use the same input pixels. From one group to the
-// next, an input pixel contributes to an output pixel one row higher. Because delta is in reverse order, the stride
-// BGroup is not negative, as a Contraction requires. The groups make a training step of the VAE 5 % faster.
+// Each element of w is a sum over images and output pixels. In a contraction, an image is a step, and a pixel is a
+// segment. A contraction adds the products for all images and for many pixels, so the sums stay in registers. The
+// groups of a contraction are kernel rows that are Stride apart, because such rows use the same input pixels. From one
+// group to the next, an input pixel contributes to an output pixel one row higher. Because delta is in reverse order,
+// the stride BGroup is not negative, as a Contraction requires. The groups make a training step of the VAE 5 % faster.
 func weightRows[T linalg.Float](g *Geometry, w linalg.Matrix[T], delta []T, x linalg.Matrix[T], lo, hi int) {
 	var buffers buffers
 	n := x.Cols

@@ -28,8 +28,8 @@ func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 //	lo + (hi − lo)·sigmoid(x),   or   lo + exp(x) if hi is +Inf.
 //
 // It panics unless lo is finite and lo < hi. Use (0, 1) for α_k, (1, ∞) for 1/√β₀ and (0, ∞) for standard deviations.
-// For step sizes ε, use (0, s/2) and initial values of at most s/5, where s is the smallest standard deviation of the
-// posterior. If ε > 2/ω, where ω² is the largest curvature of the potential, leapfrog steps silently diverge.
+// Leapfrog steps silently diverge if ε > 2/ω, where ω² is the largest curvature of the potential. So use (0, s/2) for
+// ε, and at most s/5 at the start, where s is the posterior's smallest standard deviation (1/ω if it is normal).
 //
 // Constrain is for parameters. For latent variables with bounded support, use Bounded, which returns the log Jacobian.
 func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
@@ -60,7 +60,7 @@ func Unconstrain(v, lo, hi float64) float64 {
 func Bounded[T linalg.Float](y *ad.Var[T], lo, hi float64) (v, logJacobian *ad.Var[T]) {
 	slope := y // log dv/dy for v = lo + exp(y)
 	if !math.IsInf(hi, 1) {
-		// log((hi − lo)·sigmoid(y)·sigmoid(−y)), where log sigmoid(y) = y + log sigmoid(−y) = −softplus(−y)
+		// log((hi − lo)·sigmoid(y)·sigmoid(−y)); log sigmoid(y) = −softplus(−y), log sigmoid(−y) = −y − softplus(−y)
 		slope = ad.Sub(ad.Neg(y), ad.Scale(ad.Softplus(ad.Neg(y)), 2))
 		slope = ad.AddConst(slope, T(math.Log(hi-lo)))
 	}

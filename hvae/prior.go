@@ -105,7 +105,7 @@ func CholeskyFactor[T linalg.Float](x *ad.Var[T]) *ad.Var[T] {
 	return ad.MulAdd(below, x, ad.Mul(diagonal, ad.Exp(ad.Mul(diagonal, x))))
 }
 
-// masks returns two constants [n×n], which are 1 below the diagonal or on the diagonal, respectively, and otherwise 0.
+// masks returns two constants [n×n]: below is 1 below the diagonal, and diagonal is 1 on it. Other elements are 0.
 func masks[T linalg.Float](t *ad.Tape[T], n int) (below, diagonal *ad.Var[T]) {
 	b, d := linalg.New[T](n, n), linalg.New[T](n, n)
 	for i := range n {

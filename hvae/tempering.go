@@ -12,9 +12,10 @@ import (
 // if the posterior is far from q⁰ or has several modes. Start with s = Π 1/α_k between 1.2 and 2, for example with α_k
 // = 1.5^(−1/K) and s = 1.5. For comparison, α_k = 0.9 gives s = 1.7 for K = 5, but 8.2 for K = 20.
 //
-// The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1 (FixedTempering, FreeTempering). The flow then multiplies
-// volumes by Π α_k^ℓ = s^−ℓ, so the entropy H of (z_K, ρ_K) is H(q⁰) + H(N(0, I)). A tied flow cannot narrow q⁰ without
-// widening ρ_K. If the posterior is normal and ΔH = H(q⁰) − H(p_θ(z|x)), every tied flow satisfies
+// The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1 (FixedTempering, FreeTempering). Scaling γ₀ to ρ₀
+// multiplies volumes by s^ℓ, and the flow by Π α_k^ℓ = s^−ℓ, so the entropy H of (z_K, ρ_K) is H(q⁰) + H(N(0, I)). A
+// tied flow cannot narrow q⁰ without widening ρ_K. If the posterior is normal and ΔH = H(q⁰) − H(p_θ(z|x)), every tied
+// flow satisfies
 //
 //	log p_θ(x) − ELBO ≥ ℓ(exp(ΔH/ℓ) − 1) − ΔH.
 //
@@ -29,7 +30,7 @@ type Tempering[T linalg.Float] struct {
 //
 //	1/√β_k = (1 − 1/√β₀)·k²/K² + 1/√β₀,   α_k = √(β_{k−1}/β_k).
 //
-// For K = 0, there is no tempering, because β₀ = β_K = 1.
+// For K = 0, it returns the zero value (no tempering), because β₀ = β_K = 1.
 func FixedTempering[T linalg.Float](K int, invSqrtBeta0 *ad.Var[T]) Tempering[T] {
 	if s := mustBe("FixedTempering: 1/√β₀", invSqrtBeta0, 1, 1).Scalar(); s < 1 {
 		misuse("FixedTempering: 1/√β₀ is %v; it must be at least 1", s)
@@ -59,7 +60,7 @@ func FreeTempering[T linalg.Float](alpha *ad.Var[T]) Tempering[T] {
 
 // UntiedTempering returns the tempering with the given α_k > 0 and s > 0, which are independent of each other. The
 // shape of alpha is [K×1] or [K×ℓ], and the shape of momentumSD is [1×1] or [1×ℓ]. If an element is 0 or negative, log
-// p̂ is not finite. Training with the ELBO can make the distribution of z_K so narrow that the ELBO improves but the
+// p̂ is not finite. Training with the ELBO can make the distribution of z_K too narrow: the ELBO improves, but the
 // estimate of the evidence gets worse (see ImportanceBound).
 func UntiedTempering[T linalg.Float](alpha, momentumSD *ad.Var[T]) Tempering[T] {
 	return Tempering[T]{Alpha: alpha, MomentumSD: momentumSD}

@@ -10,10 +10,10 @@ import (
 	"hvae/linalg/random"
 )
 
-// A Trainer maximises the mean of a bound over batches of data by stochastic gradient ascent (Algorithm 2, alg:vi, and
-// equation 11, eqn:ELBO). Each batch is divided into blocks, which are computed concurrently. Their bounds and
-// gradients are added in the order of the blocks, so results are bit-identical on any number of cores. The embedded
-// Evaluator evaluates bounds without changing parameters. A Trainer is not safe for concurrent use.
+// A Trainer maximises the mean of a bound over batches of data by stochastic gradient ascent (Algorithm 2 and equation
+// 11). Each batch is divided into blocks, which are computed concurrently. Their bounds and gradients are added in the
+// order of the blocks, so results are bit-identical on any number of cores. The embedded Evaluator evaluates bounds
+// without changing parameters. A Trainer is not safe for concurrent use.
 type Trainer[T linalg.Float] struct {
 	Evaluator[T]
 	Bound Bound[T]
@@ -40,8 +40,8 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 func (t *Trainer[T]) Steps() int { return t.steps }
 
 // Step updates the parameters with the gradient of the mean bound over a batch, and returns this mean. It returns an
-// error and changes nothing if ctx is done, if the bound or its gradient is not finite, or if the bound does not depend
-// on one of the trainer's parameters. Step checks ctx before each block. It checks the dependence on parameters only in
+// error and changes nothing if ctx is done, if the bound or its gradient is not finite, or if the bound leaves one of
+// the trainer's parameters unused. Step checks ctx before each block. It checks the dependence on parameters only in
 // the first block of the first step. If a value is not finite, the error names the first operation that produced one.
 func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err error) {
 	count := t.count(batch)
@@ -93,7 +93,7 @@ type State[T linalg.Float] struct {
 	Params []ParamState[T] // in the order of NewTrainer
 }
 
-// A ParamState holds the name, the value and the running averages of a parameter.
+// A ParamState holds the name and the value of a parameter, and the optimiser's running averages for it.
 type ParamState[T linalg.Float] struct {
 	Name     string
 	Value    linalg.Matrix[T]

@@ -42,7 +42,7 @@ func sampled(theta *hvae.Param[float64]) hvae.Bound[float64] {
 	}
 }
 
-// In float32, 1e8 + 1 = 1e8. Adding the numbers in slopes from left to right therefore gives 2, but most other orders
+// In float32, 1e8 + 1 = 1e8. Adding 1e8, 1, −1e8, 1 and 1 from left to right therefore gives 2, but most other orders
 // give a different sum. Several goroutines add the gradients, because the parameter has 100,000 elements.
 func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
 	slopes, theta := []float32{1e8, 1, -1e8, 1, 1}, make([]float32, 100_000)
@@ -68,7 +68,7 @@ func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
 }
 
 // The bound of data column j is (7 + 2j)(θ₁ + θ₂), where θ = (2, 3). For each batch and block size, each element of the
-// gradient must be the batch's mean of 7 + 2j, and the bound must be five times this mean, whatever the batches before.
+// gradient must be the batch's mean of 7 + 2j, and the bound must be five times this mean, for any earlier batches.
 func TestStepAveragesOverBatchesAndBlocksOfAnySize(t *testing.T) {
 	data := linalg.Of(2, 7, []float64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13})
 	for _, size := range []int{0, 1, 2, 5, 7, 100} {
@@ -128,8 +128,8 @@ func TestStepUpdatesExactlyTheParametersOfTheTrainer(t *testing.T) {
 	}
 }
 
-// ExampleTrainer_Restore tests that a restored run continues bit-identically. Restore must also reject a state that
-// does not fit the trainer, without changing the trainer. The trainer must not share memory with a state.
+// Restore must reject a state that does not fit the trainer, without changing the trainer. The trainer must not share
+// memory with a state. (ExampleTrainer_Restore tests that a restored run continues bit-identically.)
 func TestRestoreRejectsStatesThatDoNotFit(t *testing.T) {
 	var params hvae.Params[float64]
 	params.Add("a", linalg.Column(1.0, 2))
@@ -161,7 +161,7 @@ func TestRestoreRejectsStatesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// The noise of a column must depend only on the seed, the step and the column's position, and all draws must differ.
+// Noise must depend only on the seed, the step and the column's position in the batch, and differ between all of these.
 func TestNoiseIsSeparateForColumnsStepsSeedsAndEvaluations(t *testing.T) {
 	const n = 7
 	run := func(seed uint64, procs, blockSize, L int) (noise []float64) {
@@ -201,7 +201,7 @@ func TestNoiseIsSeparateForColumnsStepsSeedsAndEvaluations(t *testing.T) {
 	}
 }
 
-// If the context is done before a call or in the first block, no other block must run, and the state must not change.
+// If the context is done before a call or in its first block, no further block may run, and the state must not change.
 func TestCancelledCallDoesNotChangeState(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for name, call := range map[string]func(tr *hvae.Trainer[float64], ctx context.Context) error{
@@ -233,8 +233,8 @@ func TestCancelledCallDoesNotChangeState(t *testing.T) {
 }
 
 // In each case, the bound is f(θ + shift) for column 4 (counting from 0) and f(θ + 1) for all other columns. The error
-// from Step must contain c.elbo and c.where, and the parameter must not change. If c.elbo is not empty, the error from
-// Evaluate must contain the same two strings.
+// from Step must contain c.elbo and c.where, and the parameter must not change. If c.elbo is empty, only the gradient
+// is not finite. Otherwise, the error from Evaluate must contain both strings.
 func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 	steep := func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Div(x, ad.AddConst(ad.Square(x), 1e-310)) }
 	infinite := func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Add(x, x.Tape().Scalar(math.Inf(1))) }

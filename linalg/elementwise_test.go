@@ -54,8 +54,8 @@ func compare[T Float](t *testing.T, got, want Matrix[T], tolerance float64, what
 	}
 }
 
-// An operation describes an elementwise operation to test. The function do computes a matrix, and formula computes one
-// element.
+// An operation describes an elementwise operation to test. The field do is a function that computes the whole result,
+// and the field formula one that computes a single element.
 type operation[T Float] struct {
 	name       string
 	operands   int
@@ -138,7 +138,7 @@ func checkElementwise[T Float](t *testing.T, a, b, c Matrix[T]) {
 	}
 }
 
-// checkSums checks the sums of a ⊙ b and of a along each axis, and a broadcast copy of b.
+// checkSums checks the sums of a and of a ⊙ b along each axis, and the result of broadcasting b.
 func checkSums[T Float](t *testing.T, a, b Matrix[T]) {
 	t.Helper()
 	full, ok := Broadcast(a.Shape(), b.Shape())
@@ -209,8 +209,8 @@ func testOperations[T Float](t *testing.T) {
 	}
 }
 
-// Sum must add the elements of a row from left to right, and rows or row sums from top to bottom. AddSum and AddMulSum
-// must add the complete sum of a row to the destination.
+// Sum must add the elements of a row from left to right. It must add rows, or the sums of rows, from top to bottom.
+// AddSum and AddMulSum must add the complete sum of a row to the destination.
 func TestSumsHaveAFixedOrder(t *testing.T) {
 	onEachLevel(t, testOrder[float32], testOrder[float64])
 }

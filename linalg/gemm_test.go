@@ -24,8 +24,9 @@ func columns[T Float](m Matrix[T], lo, hi int) Matrix[T] {
 	return formula[T](Shape{m.Rows, hi - lo}, func(i, j int) float64 { return float64(m.At(i, lo+j)) })
 }
 
-// products returns a map from the name of each matrix product in the package to a function that computes a·b for a
-// [m×k] and b [k×n]. If the matrix product expects a transposed operand, the function transposes it first.
+// products returns a map from the name of each matrix product in the package to a function that computes a·b, plus bias
+// in Affine, for a [m×k] and b [k×n]. If the matrix product expects a transposed operand, the function transposes it
+// first.
 func products[T Float]() map[string]func(dst, a, b, bias Matrix[T]) {
 	type m = Matrix[T]
 	return map[string]func(dst, a, b, bias m){
@@ -85,8 +86,8 @@ func TestAddMatMulTBAddsTheCompleteSum(t *testing.T) {
 	}
 }
 
-// Each element of a product must have the same bits regardless of the number of goroutines and of which other elements
-// the same call computes, even if the sum of products is divided into blocks.
+// An element of a matrix product must have the same bits for any number of goroutines, and no matter which other
+// elements the same call computes, even if its sum is computed in blocks.
 func TestLongSumsHaveTheSameBitsOnEveryPath(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	const m, n, k = 150, 103, 3*kBlock + 5 // at least two goroutines

@@ -21,9 +21,9 @@ type Line struct {
 	next time.Duration // time from start to the next line
 }
 
-// New returns a Line that prints to w. The work consists of total units, of which done were finished earlier, for
-// example by an interrupted run. Each printed line contains status(rate), where rate is the number of units per second
-// since the call to New. The remaining time is estimated from this rate.
+// New returns a Line that prints to w. The argument total is the number of units of work, and done the number finished
+// earlier, for example by an interrupted run. Each printed line contains status(rate), where rate is the number of
+// units per second since the call to New. The remaining time is estimated from this rate.
 func New(w io.Writer, done, total int, status func(rate float64) string) *Line {
 	return &Line{w: w, start: time.Now(), first: done, total: total, status: status, done: done, next: time.Second}
 }

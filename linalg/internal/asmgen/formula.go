@@ -64,7 +64,8 @@ func (f *formula) or(a, b *value) *value  { return f.op("or", a, b) }
 func (f *formula) fma(a, b, c *value) *value  { return f.op("fma", a, b, c) }
 func (f *formula) fnma(a, b, c *value) *value { return f.op("fnma", a, b, c) }
 
-// addInt, subInt and shift operate on the bits of the elements as integers. A negative n shifts to the right.
+// addInt, subInt and shift operate on the bits of the elements as integers. With a negative n, shift shifts to the
+// right.
 func (f *formula) addInt(a, b *value) *value { return f.op("addInt", a, b) }
 func (f *formula) subInt(a, b *value) *value { return f.op("subInt", a, b) }
 func (f *formula) shift(a *value, n int) *value {
@@ -74,7 +75,7 @@ func (f *formula) shift(a *value, n int) *value {
 // choose returns a in the elements where x < y, and b in all other elements, including those where x or y is NaN.
 func (f *formula) choose(x, y, a, b *value) *value { return f.op("choose", x, y, a, b) }
 
-// emit emits the code of all operations. The code does not reuse the registers of the outputs.
+// emit emits the code of all operations. It keeps each output in its register until the end.
 func (f *formula) emit(outputs ...*value) {
 	for _, v := range outputs {
 		v.readers++
@@ -135,9 +136,9 @@ func (f *formula) release(arguments []*value) {
 	}
 }
 
-// instruction emits the instruction d = x ∘ y with the given name in the table vectorInstructions. In the amd64 name of
-// a multiply-add, the argument form replaces the operand order 231. With AVX-512, if y is a constant, the instruction
-// reads it from memory.
+// instruction emits the instruction d = x ∘ y with the given name in the table vectorInstructions. On amd64, the name
+// of a multiply-add contains the operand order 231, which the argument form replaces, for example by 213. With AVX-512,
+// if y is a constant, the instruction reads it from memory.
 func (f *formula) instruction(name, form string, x int, y *value, d int) {
 	if f.architecture == arm64 {
 		f.vector(name, x, f.read(y), d)

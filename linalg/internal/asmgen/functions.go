@@ -64,9 +64,9 @@ func (f *formula) polynomial(coefficients []float64, x *value) *value {
 	return p
 }
 
-// reduce returns the integer n nearest to x/log 2, and rest = x − n·log2High. The third result, bits, holds bias + n as
-// an integer in its lowest bits. To round x/log 2 to an integer, reduce adds the large number m, which is 1.5·2²³ +
-// bias in float32 and 1.5·2⁵² + bias in float64.
+// reduce returns the integer n nearest to x/log 2, and rest = x − n·log2High, where log2High is log 2 rounded to fewer
+// bits. The third result, bits, holds bias + n as an integer in its lowest bits. To round x/log 2 to an integer, reduce
+// adds the large number m, which is 1.5·2²³ + bias in float32 and 1.5·2⁵² + bias in float64.
 func (f *formula) reduce(x *value, bias float64) (n, rest, bits *value) {
 	m := math.Ldexp(1.5, mantissaBits[f.size]) + bias
 	bits = f.add(f.mul(x, f.float(math.Log2E)), f.float(m))
@@ -96,7 +96,7 @@ func (f *formula) expOfMinusAbs(x *value) *value {
 	if f.size == 8 {
 		return f.exp(x)
 	}
-	// e^−|x| = eʳ·2ⁿ for n = round(−|x|/log 2) and r = −|x| − n·log 2
+	// Now x is negative, and eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2.
 	n, rest, bits := f.reduce(x, exponentBias[4])
 	r := f.fnma(n, f.float(log2Low[4]), rest)
 	y := f.polynomial(append([]float64{1, 1}, expSeries[4]...), r)
@@ -130,7 +130,7 @@ func (f *formula) tanh(x *value) *value {
 	rounding := f.fnma(n, f.float(log2Low[f.size]), f.sub(rest, r)) // the exact remainder is r + rounding
 	q := f.add(r, f.fma(f.polynomial(expSeries[f.size], r), f.mul(r, r), rounding))
 	power := f.shift(bits, mantissaBits[f.size])
-	// tanh |x| = ((1 − 2ⁿ) − q·2ⁿ)/((1 + 2ⁿ) + q·2ⁿ)
+	// tanh |x| = ((1 − 2ⁿ) − q·2ⁿ)/((1 + 2ⁿ) + q·2ⁿ), where e^(−2|x|) = 2ⁿ(1 + q)
 	numerator := f.fnma(power, q, f.sub(f.float(1), power))
 	return f.or(f.div(numerator, f.fma(power, q, f.add(power, f.float(1)))), f.and(x, f.signBit()))
 }

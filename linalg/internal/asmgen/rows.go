@@ -1,7 +1,7 @@
 package main
 
-// The row kernels process rows of float64. In the Gaussian experiment, a row has only ten numbers, one per draw of a
-// minibatch. Products and sums are rounded separately, so the results are bit-identical to the results of plain Go.
+// The row kernels process rows of float64. In the Gaussian experiment, a row has only ten numbers, one for each draw in
+// a minibatch. Products and sums are rounded separately, so the results are bit-identical to the results of plain Go.
 //
 // On amd64, all row kernels use AVX2, because most loads of wider vectors would cross a boundary between cache lines.
 // They do not use masks: the masked store at the end of a row would span the start of the next row, so the load of the
@@ -178,7 +178,8 @@ func (w *assembler) addColumns(n int) {
 }
 
 // addFourColumns emits AVX2 code that adds four columns of products a_ij·b_ij to the sums of four rows, like
-// addColumns. To transpose the 4×4 matrix of products, the code interleaves pairs of rows and combines halves.
+// addColumns. To transpose the 4×4 matrix of products, the code interleaves pairs of rows and then combines halves of
+// the resulting vectors.
 func (w *assembler) addFourColumns() {
 	for i := range 4 {
 		w.load(w.at("aPart", "aRow", i), 1+i)

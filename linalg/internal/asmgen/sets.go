@@ -37,15 +37,16 @@ type tileKind int
 
 const (
 	full tileKind = iota // whole vectors
-	// A partial tile contains the last columns of a matrix if they do not fill a vector. A masked load needs a second
-	// micro-operation, which competes with multiplications for execution units, so full tiles use no masks. NEON has no
-	// masks, so its partial tiles have one column. Partial tiles perform 1 % of the multiply-adds of a training step.
+	// A partial tile contains the last columns of a matrix if they do not fill a vector. On amd64, it uses masks. Full
+	// tiles do not, because a masked load needs a second micro-operation, which competes with multiplications for
+	// execution units. NEON has no masks, so its partial tiles have one column. Partial tiles perform 1 % of the
+	// multiply-adds of a training step.
 	partial
 	// Each row of a quad tile is one vector with four columns from each of several groups (see linalg.Contraction). In
 	// a convolution, the groups are neighbouring pixels. Training divides a minibatch of 100 columns into six blocks of
-	// 16 and one block of four. With quad tiles, the convolutions of the block of four take a quarter as long as those
-	// of a block of 16; without quad tiles, they take just as long. NEON needs no quad tiles because four columns fill
-	// a vector.
+	// 16 and one block of four. Without quad tiles, the convolutions of the block of four would take as long as those
+	// of a block of 16. With quad tiles, they take a quarter of this time. NEON needs no quad tiles because four
+	// columns fill a vector.
 	quad
 	kinds // number of kinds
 )

@@ -18,8 +18,8 @@ import "fmt"
 // of row 0 that is needed 2^prefetchShift = 64 steps later. If A is a transpose, most elements of the other rows at
 // that step are in the same cache line. Prefetching helps if consecutive steps read A from different cache lines, as in
 // Wᵀ·δ for a matrix W [512×450] and a matrix δ with 16 columns. With a distance of 64 steps, this product takes 60 µs,
-// whether W is in the second-level or the third-level cache. With a distance of 8 steps, which does not hide the
-// latency, it takes 64 to 82 µs.
+// whether W is in the second-level or the third-level cache. A distance of 8 steps does not hide the latency, and the
+// product takes 64 to 82 µs.
 const prefetchShift = 6
 
 func tiles(arch *architecture) string {
@@ -204,7 +204,7 @@ func (w *assembler) moveTile(kind tileKind, a address, r int, load bool) {
 }
 
 // each calls f(i, a) for each vector of C, where i is the number of the register that holds the vector and a is the
-// address of the vector. After each row, it emits code that sets c to the address of the next row.
+// address of the vector. After each row, it emits code that sets the register c to the address of the next row of C.
 func (w *assembler) each(s shape, f func(i int, a address)) {
 	for i := range s.rows {
 		for v := range s.vectors {
