@@ -2,6 +2,5 @@
 //
 //	go test -run '^$' -bench . ./bench
 //
-// The subfolders of bench contain packages for the gaussian and mnist experiments: command (command line and files),
-// progress (remaining time) and plot (figures).
+// Its subfolders contain packages for both experiments: command (command line, files), progress (remaining time), plot.
 package bench

@@ -202,8 +202,7 @@ func (o options) table(rows []model.Outcome) (text string) {
 	return text
 }
 
-// errorChart plots the error in θ against the dimension, for the methods of the given families and for the
-// maximum-likelihood estimate.
+// errorChart plots the error in θ against the dimension, for methods of the given families and for maximum likelihood.
 func errorChart(title string, rows []model.Outcome, families ...string) []byte {
 	c := plot.Chart{Title: title, XLabel: "dimension d", YLabel: "mean of ‖θ − θ̂‖² ± s.e.", LogX: true, LogY: true}
 	rows = slices.SortedStableFunc(slices.Values(rows), func(a, b model.Outcome) int { return a.Dims - b.Dims })

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"hvae/bench/command"
 	"hvae/mnist/data"
@@ -49,8 +50,8 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return err
 	}
 	switch {
-	case o.N < 0 || o.Samples < 1 || o.Runs < 1 || o.Steps < 2 || o.Chains < 1:
-		return command.Usage("-samples, -runs and -chains must be at least 1, -steps at least 2, and -limit at least 0")
+	case min(o.N+1, o.Samples, o.Runs, o.Steps-1, o.Chains) < 1 || max(o.N, o.Samples, o.Runs, o.Steps, o.Chains) > 1e6:
+		return command.Usage("-samples, -runs and -chains must be from 1 to 1000000, -steps from 2, and -limit from 0")
 	case k != "" && k != "0":
 		return command.Usage("invalid value %q for flag -K: the model's K can only be replaced by 0", k)
 	case method != "is" && method != "ais":
@@ -61,11 +62,18 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return command.Usage("-data has no effect with -simulated, which draws images from the model")
 	}
 	c, err := readCheckpoint(checkpoint)
+	if err == nil {
+		_, err = os.Stat(filepath.Dir(out)) // before the evaluation, which may take hours
+	}
 	if err != nil {
 		return err
 	}
 	e := evaluation{Epoch: c.Epoch, Seed: o.Seed}
-	if s, err := readState(checkpoint); err == nil && k == "" {
+	if info, err := os.Stat(checkpoint); err == nil && info.IsDir() && k == "" {
+		s, err := readState(checkpoint)
+		if err != nil {
+			return err
+		}
 		e.Settings = s.Settings
 	}
 	if k == "0" {
@@ -80,7 +88,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if simulated {
 		o.N = cmp.Or(o.N, 10_000)
 	} else {
-		set, err := load(folder, stderr)
+		set, err := load(ctx, folder, stderr)
 		if err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ func noError(t *testing.T, err error) {
 // digits returns the images of -data synthetic.
 func digits(t *testing.T) data.Set {
 	t.Helper()
-	set, err := data.Load("synthetic", nil)
+	set, err := data.Load(t.Context(), "synthetic", nil)
 	noError(t, err)
 	return set
 }

@@ -60,9 +60,8 @@ func sample(_ context.Context, args []string, stdout, _ io.Writer) error {
 const aboutReconstruct = `Draws test digits and their reconstructions. From top to bottom, the rows of the picture are the images, the pixel
 probabilities at the mean of the variational prior, and the pixel probabilities at the positions z_0 … z_K of the flow.`
 
-// reconstruct runs the reconstruct command. The flow starts at z_0, a draw from the variational prior. For a VAE, it
-// ends there.
-func reconstruct(_ context.Context, args []string, stdout, stderr io.Writer) error {
+// reconstruct runs the reconstruct command. The flow starts at z_0, a draw from q(z|x). For a VAE, it ends there.
+func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var p pictureFlags
 	var folder string
 	f := flag.NewFlagSet("mnist reconstruct", flag.ContinueOnError)
@@ -71,7 +70,7 @@ func reconstruct(_ context.Context, args []string, stdout, stderr io.Writer) err
 	if err != nil {
 		return err
 	}
-	set, err := data.LoadTest(folder, stderr)
+	set, err := data.LoadTest(ctx, folder, stderr)
 	if err != nil {
 		return err
 	}

@@ -52,8 +52,7 @@ func (s state) encode() []byte {
 	return b.Bytes()
 }
 
-// readState reads the state in the folder of a run. If there is no state, s.file is nil. readState returns an error if
-// the state is damaged or in another format.
+// readState reads the state in a run's folder. If there is none, s.file is nil. A damaged or foreign state is an error.
 func readState(folder string) (s state, err error) {
 	f, err := os.Open(filepath.Join(folder, stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -114,13 +113,8 @@ func readCheckpoint(name string) (c model.Checkpoint, err error) {
 	return c, err
 }
 
-// begin removes temporary files left by killed processes. For a new run, it then writes the first state. For a resumed
-// run, it writes all files except the state, because a killed process may not have written them.
+// begin writes the first state of a new run. For a resumed run, it writes the other files if a killed process did not.
 func (r *trainingRun) begin() error {
-	temporary, _ := filepath.Glob(filepath.Join(r.folder, command.Temporary))
-	for _, name := range temporary {
-		os.Remove(name)
-	}
 	if r.file != nil {
 		return r.writeFiles()
 	}
@@ -143,6 +137,15 @@ func (r *trainingRun) save() error {
 		err = r.writeFiles()
 	}
 	return err
+}
+
+// clean removes temporary files that killed processes have left in the folder. If another process is writing such a
+// file, it has lost the run to this process, which has just read or replaced the state.
+func (r *trainingRun) clean() {
+	temporary, _ := fs.Glob(os.DirFS(r.folder), command.Temporary)
+	for _, name := range temporary {
+		os.Remove(filepath.Join(r.folder, name))
+	}
 }
 
 // writeFiles writes all files except the state. It skips files that have not changed, and writes nothing before the end
@@ -179,10 +182,9 @@ func (r *trainingRun) writeFiles() error {
 	return nil
 }
 
-// write writes a file of the run. Before the first state of a run is written, the folder must not contain a state.
-// Later, it must contain the state that this process last read or wrote. Otherwise, write returns an error and changes
-// nothing. Therefore, if several processes continue the same run, all but one stop with an error. A process also stops
-// if the run's folder is moved.
+// write writes a file of the run. Before the first state is written, the folder must not contain a state. Later, it
+// must contain the state that this process last read or wrote. Otherwise, write returns an error and changes nothing.
+// So if several processes continue a run, all but one stop with an error. So does a process whose folder is moved.
 func (r *trainingRun) write(file string, content []byte) error {
 	return command.WriteFile(filepath.Join(r.folder, file), content, func(temporary, name string) error {
 		if r.file == nil {

@@ -57,9 +57,12 @@ type result struct {
 
 // table runs the table command.
 func table(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	if len(args) != 1 || strings.HasPrefix(args[0], "-") {
-		err := command.Parse(flag.NewFlagSet("mnist table", flag.ContinueOnError), aboutTable, args, stdout)
-		return cmp.Or(err, command.Usage("the folder of the runs is missing: mnist table DIR"))
+	f := flag.NewFlagSet("mnist table", flag.ContinueOnError)
+	if len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		return command.Parse(f, aboutTable, args, stdout)
+	}
+	if len(args) != 1 {
+		return command.Usage("give one argument, the folder of the runs: mnist table DIR")
 	}
 	folder := args[0]
 	results := readResults(folder, stderr)
@@ -98,8 +101,7 @@ func published() (results []result) {
 var rowName = regexp.MustCompile(`^(?:vae(?:-([lm])([1-9]\d{0,2}))?|hvae-k([1-9]\d*)-(none|fixed|free|untied)(-shared|-varied)?)$`)
 
 // parseRow returns the configuration c with the model settings of the named row, such as vae, hvae-k1-none or
-// hvae-k10-free-varied. If K > 1, the name ends in shared (all steps have the same step sizes) or varied (each step has
-// separate step sizes).
+// hvae-k10-free-varied. If K > 1, the name ends in shared (all steps have the same ε) or varied (each has its own).
 func parseRow(c model.Config, name string) (model.Config, error) {
 	if m := rowName.FindStringSubmatch(name); m != nil {
 		c.Kind, _, _ = strings.Cut(name, "-")

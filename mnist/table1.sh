@@ -1,5 +1,6 @@
 #!/bin/sh
-# Trains and evaluates runs of Table 1, and prints the table. Start it again to continue. Build the program first:
+# Trains and evaluates runs of Table 1, and prints the table. Start it again to continue. To change TRAIN or EVAL, use
+# another folder. Build the program first:
 #
 #	go build -o hvae-mnist ./mnist
 #	mnist/table1.sh runs/table1                                       # 27 rows with three seeds, which takes weeks
@@ -16,6 +17,7 @@ for seed in ${3:-85547 12345 98765}; do
 			"${MNIST:-./hvae-mnist}" eval -checkpoint "$run" -seed "$seed" -o "$run/evaluation.json" $EVAL
 		status=$?
 		[ $status -lt 128 ] || exit $status # a signal ended the command
+		[ $status -eq 0 ] || failed=1
 	done
 done
-"${MNIST:-./hvae-mnist}" table "$dir"
+"${MNIST:-./hvae-mnist}" table "$dir" && exit ${failed:-0}

@@ -65,13 +65,14 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return command.Usage("-out is missing: specify a folder for the run's files")
 	}
 	if *row != "" {
-		if given(f, "model", "K", "tempering", "vary-eps", "draws", "importance") {
-			return command.Usage("-row replaces -model, -K, -tempering, -vary-eps, -draws and -importance")
+		defaults := model.Defaults()
+		config, err := parseRow(defaults.Config, *row)
+		if err == nil {
+			defaults.Config = config
+			s, err = changed(defaults, f, append(mayChange, "seed", "train", "batch"))
 		}
-		var err error
-		s.Config, err = parseRow(s.Config, *row)
 		if err != nil {
-			return command.Usage("%v", err)
+			return command.Usage("-row %.40q: %v", *row, err)
 		}
 	}
 	old, err := readState(*out)
@@ -82,7 +83,7 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case old.file != nil && *row != "" && s.String() != old.Settings.String():
 		err = fmt.Errorf("the model of the run in %s is %v, not %v", *out, old.Settings.Config, s.Config)
 	case old.file != nil:
-		s, err = changed(old.Settings, f)
+		s, err = changed(old.Settings, f, mayChange)
 	case s.Kind == "hvae" && *row == "" && !given(f, "K"):
 		err = command.Usage("-model hvae requires -K, the number of leapfrog steps")
 	case *resume:
@@ -94,7 +95,7 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := s.Check(); err != nil {
 		return command.Usage("%v", err)
 	}
-	set, err := data.Load(s.Data, stderr)
+	set, err := data.Load(ctx, s.Data, stderr)
 	if err != nil {
 		return err
 	}
@@ -115,9 +116,12 @@ func given(f *flag.FlagSet, names ...string) (found bool) {
 	return found
 }
 
-// changed applies the flags on the command line to the settings s of a resumed run and returns the result. It returns
-// an error if a flag changes a setting other than -epochs, -patience, -lr, -data or -recompute.
-func changed(s model.Settings, f *flag.FlagSet) (model.Settings, error) {
+// mayChange lists the settings that may change when a run is resumed.
+var mayChange = []string{"epochs", "patience", "lr", "data", "recompute"}
+
+// changed applies the flags on the command line to the settings s, of a resumed run or of a row, and returns the
+// result. It returns an error if a flag changes a setting that is not in the list free.
+func changed(s model.Settings, f *flag.FlagSet, free []string) (model.Settings, error) {
 	saved := flag.NewFlagSet("", flag.ContinueOnError)
 	settingsFlags(saved, &s)
 	var wrong []string
@@ -125,7 +129,7 @@ func changed(s model.Settings, f *flag.FlagSet) (model.Settings, error) {
 		old := saved.Lookup(g.Name)
 		switch {
 		case old == nil || old.Value.String() == g.Value.String(): // -out, -resume and -row are not settings
-		case slices.Contains([]string{"epochs", "patience", "lr", "data", "recompute"}, g.Name):
+		case slices.Contains(free, g.Name):
 			old.Value.Set(g.Value.String())
 		default:
 			wrong = append(wrong, fmt.Sprintf("-%s is %v, not %v", g.Name, old.Value, g.Value))
@@ -205,6 +209,7 @@ func (r *trainingRun) train(ctx context.Context, stdout, stderr io.Writer) error
 	})
 	for {
 		if why := model.Ended(r.Metrics, r.Settings.Epochs, r.Settings.Patience); why != "" {
+			r.clean()
 			best := model.Best(r.Metrics)
 			fmt.Fprintf(stdout, "training has ended: %s\nbest validation ELBO %.2f on %s after epoch %d; the model is %s\n",
 				why, best.ValELBO, r.Data, best.Epoch, filepath.Join(r.folder, modelFile))
@@ -228,6 +233,7 @@ func (r *trainingRun) train(ctx context.Context, stdout, stderr io.Writer) error
 		if err := r.save(); err != nil {
 			return err
 		}
+		r.clean()
 		fmt.Fprintf(stdout, "epoch %d  train %.2f  validation %.2f  %.1f s%s\n", m.Epoch, m.TrainELBO, m.ValELBO, m.Seconds, note)
 	}
 }

@@ -38,7 +38,7 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 		t.Run(c.flags, func(t *testing.T) {
 			dir, flags := t.TempDir(), strings.Fields(c.flags)
 			stdout, _ := mustRun(t, append([]string{"train", "-out", dir}, flags...)...)
-			set, err := data.Load(flags[slices.Index(flags, "-data")+1], nil)
+			set, err := data.Load(t.Context(), flags[slices.Index(flags, "-data")+1], nil)
 			noError(t, err)
 			course := newCourse(set.Train, c.config, c.n, c.batch, c.rate, c.seed)
 			metrics := jsonLines[map[string]float64](t, string(read(t, dir, metricsFile)))

@@ -92,9 +92,8 @@ func NewHVAE(data Data, K int, family string) *Method {
 	return m
 }
 
-// NewPlanar returns the method that uses variational inference with a planar normalizing flow (Rezende and Mohamed,
-// Variational Inference with Normalizing Flows, 2015). The flow maps a draw z₀ from the prior N(0, I) of the model
-// through K layers to z_K. A layer is
+// NewPlanar returns variational inference with a planar normalizing flow (Rezende and Mohamed, Variational Inference
+// with Normalizing Flows, 2015). The flow maps z₀ ~ N(0, I) through K layers to z_K. A layer is
 //
 //	f(z) = z + û tanh(wᵀz + b)    (their equation 10; for û, see PlanarFlow).
 //
@@ -129,9 +128,8 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
 // PlanarFlow applies K planar layers with parameters u, w [d×1] and b [1×1] to the columns of z [d×n]. It returns z_K
 // [d×n] and the log determinants [1×n] of the Jacobian matrices ∂z_K/∂z. K must be at least 1.
 //
-// A layer z + u tanh(wᵀz + b) is invertible if wᵀu ≥ −1. To ensure this, the appendix of Rezende and Mohamed replaces u
-// with û = u + (m − wᵀu) w/‖w‖², where m = softplus(wᵀu) − 1. Hence wᵀû = m, and the determinant of a layer is (1 + m)
-// − m tanh²(wᵀz + b) > 0.
+// A layer z + u tanh(wᵀz + b) is invertible if wᵀu ≥ −1. So the appendix of Rezende and Mohamed uses û = u + (m − wᵀu)
+// w/‖w‖² with m = softplus(wᵀu) − 1. Then wᵀû = m, and the determinant of a layer is (1 + m) − m tanh²(wᵀz + b) > 0.
 func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]) {
 	wu := ad.Dot(w, u)
 	m := ad.AddConst(ad.Softplus(wu), -1)
@@ -150,9 +148,8 @@ func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]
 	return z, ad.SumTo(ad.Log(det), 1, z.Cols())
 }
 
-// NewMeanField returns the mean-field variational Bayes method with q(z) = N(μ_Z, Σ_Z) and a diagonal Σ_Z. The
-// parameters are Δ, log σ, μ_Z (initially 0) and log σ_Z (initially 1). The bound E_q[log p_θ(D, z)] + H(q) has a
-// closed form:
+// NewMeanField returns mean-field variational Bayes with q(z) = N(μ_Z, Σ_Z) and a diagonal Σ_Z. The parameters are Δ,
+// log σ, μ_Z (initially 0) and log σ_Z (initially 1). The bound E_q[log p_θ(D, z)] + H(q) has a closed form:
 //
 //	E_q[log p_θ(D, z)] = log p_θ(D, μ_Z) − ½ Σ_j (1 + N/σ_j²) σ_Zj²,
 //	H(q) = Σ_j (log σ_Zj + ½ log 2πe).

@@ -10,8 +10,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// TwoModes is a target that shows the effect of tempering (section 2.3). It is a density on the plane with two narrow
-// modes,
+// TwoModes is a target that shows the effect of tempering (section 2.3). It is a density on the plane with two modes,
 //
 //	p(x, z) = ½ N(z | −m, s²I) + ½ N(z | m, s²I),   m = (3, 0),   s = ½.
 //
@@ -30,8 +29,7 @@ func (TwoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.AddConst(ad.Add(v, ad.Softplus(ad.Sub(u, v))), -math.Ln2)
 }
 
-// A TwoModesFlow holds the settings of Algorithm 1 for the target TwoModes. The prior q⁰ = N(−m, PriorSD² I) is centred
-// on the left mode.
+// A TwoModesFlow holds the settings of Algorithm 1 for TwoModes. Its q⁰ = N(−m, PriorSD² I) is around the left mode.
 type TwoModesFlow struct {
 	Tempering    string  `json:"tempering"`      // "none", "fixed", or "untied" with equal α_k
 	PriorSD      float64 `json:"prior_sd"`       // standard deviation of q⁰

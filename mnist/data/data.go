@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"hvae/bench/command"
@@ -55,12 +57,12 @@ const MNIST, Synthetic = "mnist", "synthetic"
 // Load returns the built-in images if folder is Synthetic, and otherwise the images in the folder. If folder is "",
 // Load uses $HVAE_MNIST or, if that is not set, a folder in the user's cache. The files must have MNIST's names, with a
 // hyphen or a dot before idx3, and may be compressed (.gz). Load downloads missing MNIST files into the folder.
-func Load(folder string, stderr io.Writer) (set Set, err error) {
-	set, err = LoadTest(folder, stderr)
+func Load(ctx context.Context, folder string, stderr io.Writer) (set Set, err error) {
+	set, err = LoadTest(ctx, folder, stderr)
 	if err != nil || set.Name == Synthetic {
 		return set, err
 	}
-	set.Train, err = trainFile.load(set.Folder, testFile, stderr)
+	set.Train, err = trainFile.load(ctx, set.Folder, testFile, stderr)
 	if n := set.Train.Len(); err == nil && n < validationShare {
 		err = fmt.Errorf("%s has only %d training images; at least %d are needed", set.Folder, n, validationShare)
 	}
@@ -71,9 +73,8 @@ func Load(folder string, stderr io.Writer) (set Set, err error) {
 	return set, err
 }
 
-// LoadTest is like Load, but skips the training images, because reading them takes most of the time. It sets Train and
-// SHA256 only for the built-in images.
-func LoadTest(folder string, stderr io.Writer) (set Set, err error) {
+// LoadTest is like Load, but sets Train and SHA256 only for the built-in images, because reading Train takes long.
+func LoadTest(ctx context.Context, folder string, stderr io.Writer) (set Set, err error) {
 	folder = cmp.Or(folder, os.Getenv("HVAE_MNIST"))
 	if folder == Synthetic {
 		return synthetic(), nil
@@ -92,7 +93,7 @@ func LoadTest(folder string, stderr io.Writer) (set Set, err error) {
 	if err != nil {
 		return set, err
 	}
-	set.Test, err = testFile.load(set.Folder, trainFile, stderr)
+	set.Test, err = testFile.load(ctx, set.Folder, trainFile, stderr)
 	set.Name = MNIST
 	if d := digest(set.Test); d != testFile.digest {
 		set.Name = "images-" + d[:8]
@@ -102,16 +103,15 @@ func LoadTest(folder string, stderr io.Writer) (set Set, err error) {
 
 const validationShare = 6 // as in the paper, 10,000 of the 60,000 training images of MNIST are used for validation
 
-// Split divides the n images in train at random. It returns the indices of the images for training, and the indices of
-// the ⌊n/6⌋ images for validation.
+// Split divides the n images in train at random. It returns the indices for training, and ⌊n/6⌋ indices for validation.
 func Split(train Images, seed uint64) (training, validation []int) {
 	order := random.Stream(seed, "mnist split").Perm(train.Len())
 	n := train.Len() / validationShare
 	return order[n:], order[:n]
 }
 
-// Binarise sets column j of x [784×B] to a random binary image. Pixel i is 1 with probability exactly image[i]/255,
-// independently of the other pixels.
+// Binarise sets column j of x [784×B] to independent pixels. Pixel i is 1 with probability image[i]/255, and otherwise
+// 0.
 func Binarise[T linalg.Float](x linalg.Matrix[T], j int, image []byte, rng *rand.Rand) {
 	for i, v := range image {
 		bit := T(0)
@@ -122,9 +122,8 @@ func Binarise[T linalg.Float](x linalg.Matrix[T], j int, image []byte, rng *rand
 	}
 }
 
-// MeanLogit returns the initial value of the decoder's last bias: the mean of log(m/(1 − m)) over the images with the
-// given indices, where m is the mean of an image's pixels divided by 255. It ignores images with m = 0 or m = 1, and
-// returns 0 if no images remain.
+// MeanLogit returns the initial value of the decoder's last bias: the mean of log(m/(1 − m)) over the given images,
+// where m is the mean of an image's pixels divided by 255. It ignores images with m = 0 or 1, and is 0 if none remain.
 func MeanLogit(images Images, indices []int) float64 {
 	sum, n := 0.0, 0
 	for _, i := range indices {
@@ -151,7 +150,7 @@ var (
 
 // load reads the images of a file in the folder. If the file is missing, load downloads it, unless the other file in
 // the folder contains images that are not from MNIST.
-func (f file) load(folder string, other file, stderr io.Writer) (Images, error) {
+func (f file) load(ctx context.Context, folder string, other file, stderr io.Writer) (Images, error) {
 	images, err := f.read(folder)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return images, err
@@ -160,7 +159,7 @@ func (f file) load(folder string, other file, stderr io.Writer) (Images, error) 
 	if err == nil && digest(others) != other.digest {
 		return images, fmt.Errorf("%s has no file %s, and the images in its other file are not MNIST's", folder, f.name)
 	}
-	return f.download(folder, stderr)
+	return f.download(ctx, folder, stderr)
 }
 
 // read returns the images of a file in the folder. If there is no such file, the error wraps fs.ErrNotExist.
@@ -169,8 +168,8 @@ func (f file) read(folder string) (images Images, err error) {
 	for _, name := range []string{f.name, f.name + ".gz", dotted, dotted + ".gz"} {
 		path := filepath.Join(folder, name)
 		b, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EISDIR) {
+			continue // some archives contain a folder with the name of the file
 		}
 		if err == nil {
 			images, err = parse(b)
@@ -203,8 +202,7 @@ func parse(b []byte) (Images, error) {
 	return Images{b[len(h):]}, nil
 }
 
-// header returns the header of an IDX file of n images: the magic number 2051, n, and the height and width of an image,
-// all big-endian. The pixels follow it.
+// header returns the header of an IDX file of n images: the big-endian numbers 2051, n, height and width.
 func header(n int) (h []byte) {
 	for _, v := range []int{2051, n, Side, Side} {
 		h = binary.BigEndian.AppendUint32(h, uint32(v))
@@ -225,12 +223,11 @@ func digest(files ...Images) string {
 // mirror is the URL of a folder with the compressed MNIST files.
 var mirror = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 
-// download downloads a compressed MNIST file to the folder, which it creates if necessary, and returns the images. If
-// the SHA-256 is wrong, it writes nothing.
-func (f file) download(folder string, stderr io.Writer) (images Images, err error) {
+// download downloads a compressed MNIST file to the folder and returns the images. It writes only a file that is right.
+func (f file) download(ctx context.Context, folder string, stderr io.Writer) (images Images, err error) {
 	address := mirror + f.name + ".gz"
 	fmt.Fprintln(stderr, "downloading", address)
-	sent, err := get(address)
+	sent, err := get(ctx, address)
 	if err == nil {
 		images, err = parse(sent)
 	}
@@ -250,9 +247,13 @@ func (f file) download(folder string, stderr io.Writer) (images Images, err erro
 }
 
 // get returns the first 64 MiB of the response to a GET request.
-func get(address string) ([]byte, error) {
+func get(ctx context.Context, address string) ([]byte, error) {
 	client := http.Client{Timeout: 10 * time.Minute} // enough for 10 MB at 20 kB/s
-	response, err := client.Get(address)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}

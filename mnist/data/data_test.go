@@ -3,7 +3,9 @@ package data
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -42,7 +44,8 @@ func folder(t *testing.T, files map[string][]byte) (path string) {
 	t.Helper()
 	path = t.TempDir()
 	for name, b := range files {
-		if err := os.WriteFile(filepath.Join(path, name), b, 0o644); err != nil {
+		file := filepath.Join(path, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, b, 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,12 +71,13 @@ func TestLoadReadsPlainAndCompressedFiles(t *testing.T) {
 		{map[string][]byte{train: idx(9), test: idx(2)}, 9, 2, MNIST},
 		{map[string][]byte{train + ".gz": compressed(idx(9)), test: compressed(idx(2))}, 9, 2, MNIST},
 		{map[string][]byte{dot(train): idx(9), dot(test) + ".gz": compressed(idx(2))}, 9, 2, MNIST},
+		{map[string][]byte{dot(train): idx(9), train + "/" + train: idx(9), test: idx(2)}, 9, 2, MNIST}, // as on Kaggle
 		{map[string][]byte{train: idx(8), test: idx(3)}, 8, 3, "images-" + digestOf(idx(3))[:8]},
 		{map[string][]byte{train: idx(8), test: idx(2)}, 8, 2, "images-" + digestOf(append(idx(8), idx(2)...))[:8]},
 	} {
 		path := folder(t, c.files)
 		want := Set{c.name, Images{idx(c.train)[16:]}, Images{idx(c.test)[16:]}, path, digestOf(append(idx(c.train), idx(c.test)...))}
-		set, err := Load(path, nil)
+		set, err := Load(t.Context(), path, nil)
 		if diff := cmp.Diff(want, set); err != nil || diff != "" {
 			t.Errorf("Load returns the error %v and another dataset (-want +got):\n%s", err, diff)
 		}
@@ -81,7 +85,7 @@ func TestLoadReadsPlainAndCompressedFiles(t *testing.T) {
 		if c.test == 2 { // MNIST's test images
 			want.Name = MNIST
 		}
-		set, err = LoadTest(path, nil)
+		set, err = LoadTest(t.Context(), path, nil)
 		if diff := cmp.Diff(want, set); err != nil || diff != "" {
 			t.Errorf("LoadTest returns the error %v and another dataset (-want +got):\n%s", err, diff)
 		}
@@ -107,7 +111,7 @@ func TestInvalidFilesAreRefused(t *testing.T) {
 		"gzip":                       {train: {0x1f, 0x8b, 0, 0, 0, 0, 0, 0, 0, 0}, test: idx(2)},
 	} {
 		path, printed := folder(t, files), new(bytes.Buffer)
-		_, err := Load(path, printed)
+		_, err := Load(t.Context(), path, printed)
 		if err == nil || printed.Len() > 0 || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("error %v, want an error with %q and %s", err, want, path)
 		}
@@ -168,7 +172,7 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 	} {
 		serve(t, c.handler)
 		path := filepath.Join(t.TempDir(), "new")
-		images, err := trainFile.download(path, io.Discard)
+		images, err := trainFile.download(t.Context(), path, io.Discard)
 		if c.want != "" {
 			_, missing := os.Stat(path)
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "use -data synthetic") || missing == nil {
@@ -181,14 +185,19 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 			t.Errorf("%s: %d images, read again %d images; errors %v, %v", name, images.Len(), again.Len(), err, reread)
 		}
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	serve(t, func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
+	if _, err := trainFile.download(ctx, t.TempDir(), io.Discard); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled download returns the error %v", err)
+	}
 }
 
 // If only one MNIST file is missing, only that file must be downloaded.
 func TestLoadDownloadsTheMissingFile(t *testing.T) {
 	serve(t, sends(idx(2)))
-	for name, load := range map[string]func(string, io.Writer) (Set, error){"Load": Load, "LoadTest": LoadTest} {
+	for name, load := range map[string]func(context.Context, string, io.Writer) (Set, error){"Load": Load, "LoadTest": LoadTest} {
 		var printed strings.Builder
-		set, err := load(folder(t, map[string][]byte{train: idx(9)}), &printed)
+		set, err := load(t.Context(), folder(t, map[string][]byte{train: idx(9)}), &printed)
 		want := "downloading " + mirror + test + ".gz\n"
 		if err != nil || set.Name != MNIST || set.Test.Len() != 2 || printed.String() != want {
 			t.Errorf("%s returns the dataset %q with %d test images (error %v) after %q", name, set.Name, set.Test.Len(), err, printed.String())
@@ -207,7 +216,7 @@ func TestLoadFindsTheFolder(t *testing.T) {
 		{file, own, file + "/" + test},
 	} {
 		t.Setenv("HVAE_MNIST", c.variable)
-		set, err := Load(c.option, io.Discard)
+		set, err := Load(t.Context(), c.option, io.Discard)
 		if c.want == "" && (err != nil || set.Test.Len() == 0) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("-data %q with $HVAE_MNIST=%q: %d images, error %v; want an error with %q", c.option, c.variable, set.Test.Len(), err, c.want)
 		}
@@ -221,13 +230,13 @@ func TestLoadFindsTheFolder(t *testing.T) {
 		t.Setenv(v, typo)
 	}
 	serve(t, http.NotFound)
-	if _, err := Load("", io.Discard); err == nil || !strings.Contains(err.Error(), typo) || !strings.Contains(err.Error(), "hvae-mnist") {
+	if _, err := Load(t.Context(), "", io.Discard); err == nil || !strings.Contains(err.Error(), typo) || !strings.Contains(err.Error(), "hvae-mnist") {
 		t.Errorf("error %v, want an error that names the folder hvae-mnist in %s", err, typo)
 	}
 }
 
 func TestSyntheticImagesAreReproducible(t *testing.T) {
-	set, err := Load(Synthetic, nil)
+	set, err := Load(t.Context(), Synthetic, nil)
 	want := "2befd1d5f256430cea9583c8663567cb54dc0b86c7e6f818f9ff7af8a81fb379"
 	if err != nil || set.Name != Synthetic || set.Train.Len() != 2400 || set.Test.Len() != 400 || set.SHA256 != want {
 		t.Errorf("the dataset is %q with %d and %d images and the SHA-256 %s (error %v), want 2400 and 400 images with %s",
