@@ -50,7 +50,7 @@ func (p *pictureFlags) parse(f *flag.FlagSet, about string, args []string, n int
 func sample(_ context.Context, args []string, stdout, _ io.Writer) error {
 	var p pictureFlags
 	f := flag.NewFlagSet("mnist sample", flag.ContinueOnError)
-	c, err := p.parse(f, "Draws digits that a model generates.", args, 64, stdout)
+	c, err := p.parse(f, "Draws digits that a model generates.\nFor example: mnist sample -checkpoint runs/vae -o digits.png", args, 64, stdout)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,8 @@ func sample(_ context.Context, args []string, stdout, _ io.Writer) error {
 }
 
 const aboutReconstruct = `Draws test digits and their reconstructions. From top to bottom, the rows of the picture are the images, the pixel
-probabilities at the mean of the variational prior, and the pixel probabilities at the positions z_0 … z_K of the flow.`
+probabilities at the mean of the variational prior, and the pixel probabilities at the positions z_0 … z_K of the flow.
+For example: mnist reconstruct -checkpoint runs/vae -o digits.png`
 
 // reconstruct runs the reconstruct command. The flow starts at z_0, a draw from q(z|x). For a VAE, it ends there.
 func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) error {

@@ -57,7 +57,7 @@ type result struct {
 
 // table runs the table command.
 func table(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flag.NewFlagSet("mnist table", flag.ContinueOnError)
+	f := flag.NewFlagSet("mnist table DIR", flag.ContinueOnError)
 	if len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		return command.Parse(f, aboutTable, args, stdout)
 	}
