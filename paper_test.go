@@ -744,8 +744,8 @@ func addedVariances(f *flow, q0 prior, n int) (S, SPrime []float64) {
 // replacedTerms checks the variances of log p̂, S and S′ (see simplified) for the target N(0, 1), q⁰ = N(0, q²) and a
 // flow with one step and untied tempering, where ρ₀ has standard deviation s. If the flow maps q⁰ exactly to the
 // posterior, the terms of log p̂ cancel, so its variance is 0, but Var(S) = ½ and Var(S′) = 1. If the flow fits the
-// posterior badly, Var(S) can be smaller than Var(log p̂): for ε = 0.3, s = 1, α = 0.5 and q = 1, the three are 0.283,
-// 0.100 and 0.533.
+// posterior badly, Var(S) can be smaller: for ε = 0.3, s = 1, α = 0.5 and q = 1, the three variances are 0.283, 0.100
+// and 0.533.
 func replacedTerms(r *report) {
 	r.statement("", "if p̂ = p in every draw, the variance grows by ½ per dimension if the mean replaces ½γ₀ᵀγ₀ (S), "+
 		"and by another ½ if the mean replaces ½εᵀε (S′)")
@@ -1172,8 +1172,8 @@ func vaeBound(r *report) {
 }
 
 // stochasticBinarisation checks that data.Binarise implements "the standard stochastic binarization of MNIST". In
-// 20,000 binarisations of an image, the pixels x_j ~ Bernoulli(grey_j/255) must be independent, where grey_j ∈ {0, …,
-// 255} is the grey level of pixel j.
+// 20,000 binarisations of an image with the grey levels grey_j from 0 to 255, the pixels x_j ~ Bernoulli(grey_j/255)
+// must be independent.
 func stochasticBinarisation(r *report) {
 	r.statement("", "stochastic binarisation: x_j ~ Bernoulli(grey_j/255), independently")
 	image, greys := make([]byte, 784), []byte{1, 17, 128, 128, 254}
@@ -1620,8 +1620,7 @@ type scheme struct {
 }
 
 // schemes returns schemes without tempering, with fixed tempering and with free tempering, for each of K = 0, 1, 2 and
-// 5. For K > 1, there are two schemes for each kind of tempering, one with the same ε in all steps and one with
-// separate ε.
+// 5. For K > 1, there are two for each kind of tempering, one with the same ε in all steps and one with separate ε.
 func schemes() (all []scheme) {
 	for _, K := range []int{0, 1, 2, 5} {
 		for _, tempering := range []string{"none", "fixed", "free"} {
@@ -1824,8 +1823,7 @@ func targets() []target {
 // gaussianMethods lists methods of each kind in section 4.1, and HVAE with untied tempering.
 var gaussianMethods = strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb")
 
-// points returns n points x [d×n] simulated from the Gaussian model, their sufficient statistics, and the parameters Δ
-// and σ that generated them.
+// points returns n points x [d×n] simulated from the Gaussian model, their sufficient statistics, and the parameters.
 func points(d, n int) (x matrix, data model.Data, theta model.Theta) {
 	rng := random.Stream(11, "points", d, n)
 	x = linalg.New[float64](d, n)

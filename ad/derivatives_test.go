@@ -180,8 +180,7 @@ func along[R any](p *problem, v []float64, s float64, f func() R) R {
 	return r
 }
 
-// difference approximates f′(0) with error O(h⁴) by Richardson extrapolation of central differences with steps h and
-// h/2.
+// difference approximates f′(0) with error O(h⁴) by Richardson extrapolation of central differences.
 func difference(f func(s float64) float64, h float64) float64 {
 	central := func(h float64) float64 { return (f(h) - f(-h)) / (2 * h) }
 	return (4*central(h/2) - central(h)) / 3

@@ -93,8 +93,7 @@ func TestAdjointsOfRequestedIntermediateResults(t *testing.T) {
 	}
 }
 
-// The gradient of a sum over an empty matrix must be empty. In a flow with K = 0 steps, for example, the matrix of α is
-// empty.
+// The gradient of a sum over an empty matrix, such as α of a flow with K = 0 steps, must be empty.
 func TestEmptyMatrices(t *testing.T) {
 	var tape Tape[float64]
 	a := tape.Leaf(linalg.New[float64](0, 3))
@@ -127,8 +126,7 @@ func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
 			t.Errorf("the gradient with respect to z records a %v matrix, the shape of the adjoint of W", s)
 		}
 	}
-	// When Grad differentiates with respect to the result of an operation, it must not compute the adjoints of that
-	// operation's operands.
+	// The gradient with respect to the result of an operation must not compute the adjoints of the operands.
 	u := Exp(z)
 	y = Sum(Square(u))
 	before = tape.Len()

@@ -18,8 +18,7 @@ import (
 	mnist "hvae/mnist/model"
 )
 
-// BenchmarkGaussian measures one optimiser step of the tempered HVAE with K = 10 in the Gaussian experiment, in 1 to
-// 301 dimensions.
+// BenchmarkGaussian measures an optimiser step of HVAE (K = 10) in the Gaussian experiment, in 1 to 301 dimensions.
 func BenchmarkGaussian(b *testing.B) {
 	for _, d := range []int{1, 11, 50, 101, 301} {
 		b.Run(strconv.Itoa(d), func(b *testing.B) {
@@ -31,8 +30,7 @@ func BenchmarkGaussian(b *testing.B) {
 }
 
 // measure reports the time per call to f, and the rate in GFLOP/s and as a percentage of the peak. It does not time the
-// first two calls, which allocate memory. The argument flops is the number of operations per call. If it is 0, measure
-// reports no rate.
+// first two calls, which allocate memory. The argument flops is the number of operations per call, or 0 for no rate.
 func measure(b *testing.B, flops float64, f func()) {
 	for range 2 {
 		f()

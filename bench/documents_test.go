@@ -21,13 +21,12 @@ func read(name string) string {
 var (
 	testName = regexp.MustCompile(`\b(?:Test|Example|Benchmark|Fuzz)[A-Z]\w*`)
 
-	// fileName matches targets of relative links, paths that begin with a folder of the repository, and names of Go
-	// files.
+	// fileName matches relative links, paths that begin with a folder of the repository, and names of Go files.
 	fileName = regexp.MustCompile(`\]\(([^):#\s]+)[)#]|` +
 		`\b((?:ad|bench|conv|gaussian|hvae|linalg|mnist)/[\w./-]*\w|\w+\.go)\b`)
 )
 
-// Every test and every file that a document names must exist. The documents are all README.md files and the comments of
+// Every test and file that a document names must exist. Documents are README.md files and the comments of
 // paper_test.go.
 func TestTestsAndFilesNamedInDocumentsExist(t *testing.T) {
 	t.Chdir("..")

@@ -73,8 +73,7 @@ type writer func(p []byte) error
 func (w writer) Write(p []byte) (int, error) { return len(p), w(p) }
 
 // Before doing anything else, the program must create the folder for the figures. It must end at once and write no
-// figures if it cannot create this folder, if it cannot print the first row, or if it is interrupted after the first
-// row.
+// figures if it cannot create this folder, if it cannot print the first row, or if it is then interrupted.
 func TestNoFiguresAfterAnInterruptOrAnError(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("file", nil, 0o644); err != nil {
@@ -130,8 +129,7 @@ func read(t *testing.T, name string) []byte {
 	return b
 }
 
-// Each flag must set its option. Concurrent training on several datasets must give the same rows as sequential
-// training.
+// Each flag must set its option. Concurrent training on several datasets must give the same rows as one after another.
 func TestRowsAndFiguresDependOnlyOnTheOptions(t *testing.T) {
 	folder := t.TempDir()
 	methods := strings.Fields("hvae-k1 hvae-notemp-k2 hvae-untied-k3 nf-k4 vb")
@@ -169,8 +167,8 @@ func TestRowsAndFiguresDependOnlyOnTheOptions(t *testing.T) {
 	}
 }
 
-// README.md must contain the table that the program prints for the stored results. With a single dataset, the table
-// must not contain standard errors.
+// README.md must contain the table that the program prints for the stored results. With one dataset, it has no standard
+// errors.
 func TestREADMEShowsTheTable(t *testing.T) {
 	o, err := parse(nil, nil)
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"hvae/mnist/eval"
 )
 
-// Each line of results/examples.jsonl holds a command and the JSON object that it printed. README.md must show these
-// results.
+// README.md must show the results in results/examples.jsonl, whose lines hold a command and the JSON that it printed.
 func TestREADMEMatchesTheExamples(t *testing.T) {
 	examples := map[string]eval.Evaluation{}
 	for _, e := range jsonLines[struct {

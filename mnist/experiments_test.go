@@ -56,8 +56,7 @@ func (a arm) meanSD(of statistic) (mean, sd eval.Number) {
 	return eval.MeanSD(means)
 }
 
-// A difference is the mean difference in a statistic between two arms, with its standard errors over seeds and over
-// images.
+// A difference is the mean difference in a statistic between two arms, with standard errors over seeds and over images.
 type difference struct{ mean, seedSE, imageSE eval.Number }
 
 // String returns the difference and its standard error over seeds.
@@ -165,8 +164,8 @@ func TestFrozenDecoderMatchesTheResults(t *testing.T) {
 	shows(t, resultsREADME, "a flow closes at most %.0f %% of the gap", 100*largest/gap)
 }
 
-// showContrasts checks that results/README.md contains the differences in annealed NLL between pairs of arms, and
-// returns them.
+// showContrasts checks that results/README.md has the differences in annealed NLL between pairs of arms. It returns
+// them.
 func showContrasts(t *testing.T, arms map[string]arm, contrasts map[string][2]string) (all []difference) {
 	t.Helper()
 	for label, pair := range contrasts {
@@ -177,8 +176,7 @@ func showContrasts(t *testing.T, arms map[string]arm, contrasts map[string][2]st
 	return all
 }
 
-// showArm checks the row of an arm in results/README.md: the number of seeds, the ELBO, the annealed NLL, the median ε
-// and Π α_k.
+// showArm checks an arm's row in results/README.md: the number of seeds, ELBO, annealed NLL, median ε and Π α_k.
 func showArm(t *testing.T, label string, a arm) {
 	t.Helper()
 	row := fmt.Sprintf("| %s | %d | %s | %s |", label, len(a), eval.PlusMinus(a.meanSD(elbo)), eval.PlusMinus(a.meanSD(annealedNLL)))

@@ -14,12 +14,10 @@ import (
 	"hvae/mnist/model"
 )
 
-// The oracle is a second implementation of training and evaluation. It calls exported functions of other packages, which
-// have their own tests, but shares no code with the commands. It uses the same random streams as the commands, because
-// the streams determine the results.
+// The oracle is a second implementation of training and evaluation. It calls exported functions of other packages,
+// which have their own tests, but shares no code with the commands. It uses the same random streams as the commands.
 
-// parts splits n images into training and validation images and returns their indices. One sixth of the images, rounded
-// down, are for validation.
+// parts returns the indices of the training and the ⌊n/6⌋ validation images.
 func parts(n int, seed uint64) (training, validation []int) {
 	order := random.Stream(seed, "mnist split").Perm(n)
 	return order[n/6:], order[:n/6]

@@ -75,8 +75,7 @@ func stored(t *testing.T, folder string) []summary {
 	return summaries(append(published(), results...))
 }
 
-// find returns the summary for a row of Table 1. The summary describes the published runs if published is true, and our
-// runs otherwise.
+// find returns the summary for a row of Table 1: of the published runs if published is true, otherwise of our runs.
 func find(all []summary, row string, published bool) summary {
 	i := slices.IndexFunc(all, func(s summary) bool { return s.row == row && published == (s.protocol == publishedName) })
 	return all[i]

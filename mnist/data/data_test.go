@@ -52,8 +52,7 @@ func folder(t *testing.T, files map[string][]byte) (path string) {
 	return path
 }
 
-// In all tests, idx(9) and idx(2) are accepted as MNIST's training and test files. They contain nine training images
-// and two test images.
+// In all tests, idx(9) and idx(2) are accepted as MNIST's training and test files, with nine and two images.
 func init() {
 	trainFile.digest, testFile.digest = digestOf(idx(9)), digestOf(idx(2))
 	mnistDigest = digestOf(append(idx(9), idx(2)...))
@@ -147,8 +146,7 @@ func sends(b []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.Write(b) }
 }
 
-// A download must write either the original file or nothing. If it writes nothing, it must not create the folder
-// either.
+// A download must write either the original file or nothing, not even a new folder.
 func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 	contents := idx(9)
 	sent, wrong := compressed(contents), slices.Clone(contents)

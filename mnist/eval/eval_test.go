@@ -84,8 +84,7 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	}
 }
 
-// All reverse paths must end at z, the exact draw from the posterior. Without a flow, p̂ must then be p(x, z)/q(z|x) for
-// all momenta.
+// All reverse paths must end at z, the exact draw from the posterior. Without a flow, p̂ is then p(x, z)/q(z|x).
 func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 	x, z := Simulate(checkpoint(vae), random.Stream(1, "image"))
 	e := &estimator{model: checkpoint(vae), Options: Options{Samples: 50}}
@@ -105,8 +104,7 @@ func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 	}
 }
 
-// In this test, two images are evaluated in three runs. Standard errors must be computed from each image's mean over
-// the runs.
+// For two images in three runs, standard errors must be computed from each image's mean over the runs.
 func TestStandardErrorsAreOverImages(t *testing.T) {
 	of := func(lower, upper float64) estimate { return estimate{lower: lower, upper: upper} }
 	o := Options{Set: new(data.Set), N: 2, Runs: 3, Chains: 1}

@@ -167,8 +167,8 @@ func TestFlippedBitsAreNoticed(t *testing.T) {
 	}
 }
 
-// FuzzCheckpoint decodes checkpoints with changed headers. DecodeCheckpoint must not panic or allocate much memory, and
-// must accept only valid configurations.
+// FuzzCheckpoint decodes checkpoints with changed headers. DecodeCheckpoint must neither panic nor allocate much, and
+// accept only valid models.
 func FuzzCheckpoint(f *testing.F) {
 	header, data := withoutDigest()
 	f.Add(header)

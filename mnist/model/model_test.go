@@ -61,8 +61,8 @@ func newTrainer(s Settings) *hvae.Trainer[float32] {
 	return trainer
 }
 
-// train takes three training steps with 20 images. It returns the ELBO of each step, the ELBO after the last step, and
-// all weights.
+// train takes three training steps with 20 images. It returns the ELBO before each and after the last step, and all
+// weights.
 func train(t *testing.T, s Settings) (elbos []float64, weights []float32) {
 	t.Helper()
 	trainer, batch := newTrainer(s), make([]int, 20)

@@ -63,8 +63,8 @@ func bigLog(x float64) *big.Float {
 	return logOf(newBig(x), math.Log(f)+float64(e)*math.Ln2)
 }
 
-// logOf returns log x = y + log(1 + d) for an approximation y of log x, where d = x·e^−y − 1. It computes log(1 + d) as
-// d − d²/2, because d is tiny.
+// logOf returns log x = y + log(1 + d) for an approximation y of log x, where d = x·e^−y − 1 is tiny. It computes log(1
+// + d) as d − d²/2.
 func logOf(x *big.Float, y float64) *big.Float {
 	d := add(mul(x, expOf(newBig(-y))), newBig(-1))
 	return add(newBig(y), add(d, mul(mul(d, d), newBig(-0.5))))
