@@ -159,8 +159,8 @@ func (tanh[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, AddConst(Neg(Square(y)), 1))
 }
 
-// Softplus returns y = log(1 + eᵃ). The adjoint is ā = ȳ ⊙ sigmoid(a). Unless a is a constant, Softplus also computes
-// sigmoid(a), which needs no second exponential, and records it as an operand of y.
+// Softplus returns y = log(1 + eᵃ), or 0 in float32 if a < −44. The adjoint is ā = ȳ ⊙ sigmoid(a). Unless a is a
+// constant, Softplus also computes sigmoid(a), which needs no second exponential, and records it as an operand of y.
 func Softplus[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	if !a.live {
@@ -177,7 +177,7 @@ type softplus[T linalg.Float] struct{}
 
 func (softplus[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in[0], ybar, y.in[1]) }
 
-// Sigmoid returns y = 1/(1 + e⁻ᵃ). The adjoint is ā = ȳ ⊙ (y − y²).
+// Sigmoid returns y = 1/(1 + e⁻ᵃ), or 0 in float32 if a < −44. The adjoint is ā = ȳ ⊙ (y − y²).
 func Sigmoid[T linalg.Float](a *Var[T]) *Var[T] {
 	return unary(a, linalg.Sigmoid[T], sigmoid[T]{})
 }
