@@ -9,7 +9,8 @@ import (
 
 // Sum sets dst to the sum of a over each axis along which dst has length 1. A column dst [m×1] receives the sums of the
 // rows, a row dst [1×n] receives the sums of the columns, and dst [1×1] receives the sum of all elements. If the shapes
-// are equal, Sum copies a. Sum adds the elements of a row from left to right, and rows or row sums from top to bottom.
+// are equal, Sum copies a. Sum adds the elements of a row from left to right. It adds rows, or their sums, from top to
+// bottom.
 func Sum[T Float](dst, a Matrix[T]) {
 	if !dst.Shape().broadcastsTo(a.Shape()) {
 		panic(fmt.Sprintf("linalg: Sum: cannot sum %v to %v", a.Shape(), dst.Shape()))

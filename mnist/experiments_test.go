@@ -11,7 +11,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// These tests check the numbers in results/README.md from the experiments described in results/expectations.txt.
+// These tests check those numbers in results/README.md that come from the experiments in results/expectations.txt.
 
 // A trainedModel is a model from an experiment. Its per-image values are in the order of the test images.
 type trainedModel struct {
@@ -253,7 +253,7 @@ func jointChart(name string, arms map[string]arm, of statistic) plot.Chart {
 	return chart
 }
 
-// Experiment 3: K leapfrog steps and L draws, with the same work.
+// Experiment 3: All models have K leapfrog steps and L draws, and K and L are such that training costs the same.
 func TestFlowsAgainstDrawsMatchTheResults(t *testing.T) {
 	arms := readArms(t, "draws.jsonl")
 	for name, label := range map[string]string{

@@ -56,7 +56,7 @@ func TestColumnsOfABatchHaveSeparateStreams(t *testing.T) {
 	}
 	for i, x := range noise {
 		for j, y := range noise[:i] {
-			// There are 12,720 pairs. For each pair, P(|z| ≥ 6.2) ≈ 6e-10, so a false alarm has probability < 1e-5.
+			// For each of the 12,720 pairs of columns, P(|z| ≥ 6.2) ≈ 6e-10, so a false alarm has probability < 1e-5.
 			z := 0.0
 			for k := range x {
 				z += x[k] * y[k] / math.Sqrt(n)

@@ -17,8 +17,8 @@ import (
 )
 
 // An Evaluation is the result of evaluating a model in one or more runs, each of which binarises the images again.
-// ELBOSD and NLLSD are standard deviations over runs. All other statistics are means over images, runs or both, and
-// their standard errors (SE) are computed over images.
+// ELBOSD and NLLSD are standard deviations over runs. Fields that end in SE are standard errors over images. All other
+// statistics are means over images, runs or both.
 type Evaluation struct {
 	ELBO    Number `json:"elbo"` // nats, negative; undefined if a sample has diverged
 	ELBOSD  Number `json:"elbo_sd"`

@@ -39,7 +39,7 @@ func MeanSD(x []float64) (mean, sd Number) {
 	return mean, se * Number(math.Sqrt(float64(len(x))))
 }
 
-// String returns n with two decimals. It adds 1e-9 to |n| first, so that 83.315 becomes 83.32, as in the paper.
+// String returns n with two decimals. It first adds 1e-9 to |n|, so that 83.315 (less in binary) becomes 83.32.
 func (n Number) String() string {
 	if math.IsNaN(float64(n)) {
 		return "undefined"

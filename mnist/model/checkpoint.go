@@ -43,8 +43,8 @@ const (
 	digestKey        = "sha256" // key of the digest in the metadata; older files lack it
 )
 
-// digest returns the hexadecimal SHA-256 of a text followed by data, the bytes after the header. The text has a line
-// "key=value\n" for each key of the metadata except digestKey, sorted by key.
+// digest returns the hexadecimal SHA-256 of a text and of the argument data, the bytes after the header. The text has a
+// line "key=value\n" for each key of the metadata except digestKey, sorted by key.
 func digest(meta map[string]string, data []byte) string {
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(meta)) {

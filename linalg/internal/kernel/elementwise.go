@@ -7,8 +7,8 @@ import (
 
 // The functions in this file implement the functions of package linalg with the same names. The plain Go loops define
 // the results, but SIMD kernels may round differently. The first argument receives the result and may be the same slice
-// as an operand. All slices must have the same length, but a function panics only if the capacity of an operand is too
-// small.
+// as an operand. All slices must have the same length. The functions do not check this fully: they panic only if the
+// capacity of an operand is too small.
 
 // elementwiseArgs holds the arguments of an elementwise kernel. The kernel writes its result to y. The kernel of
 // SoftplusSigmoid also writes b, and the kernel of Adamax also writes b and c.
@@ -66,8 +66,8 @@ func Scale[T Float](y []T, s T, a []T) { scaleShift(y, s, a, T(math.Copysign(0, 
 // AddConst sets y = a + t.
 func AddConst[T Float](y, a []T, t T) { scaleShift(y, 1, a, t) }
 
-// scaleShift sets y = s·a + t. The product or the sum must be exact, so that the bits are the same with and without
-// fused multiply-adds.
+// scaleShift sets y = s·a + t. Callers must choose s and t so that the product or the sum is exact. The bits are then
+// the same with and without fused multiply-adds.
 func scaleShift[T Float](y []T, s T, a []T, t T) {
 	a = a[:len(y)]
 	if simd32[T]() {

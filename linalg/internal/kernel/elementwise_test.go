@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// elementwiseFunctions contains the functions that have SIMD kernels. The function run computes all elements of y and,
-// for some functions, also all elements of b and c. The function want computes one element of each result. If want is
-// nil, the results must equal the results of plain Go up to rounding errors.
+// elementwiseFunctions contains the functions that have SIMD kernels. The field run computes all elements of y and, for
+// some functions, also all elements of b and c. The field want computes one element of each result. If want is nil, the
+// results must equal the results of plain Go up to rounding errors.
 var elementwiseFunctions = []struct {
 	name string
 	run  func(y, a, b, c []float32)
@@ -80,7 +80,7 @@ type function[T Float] struct {
 }
 
 // TestFunctionsAreAccurateEverywhere compares the SIMD kernels with float64 functions or math/big. All instruction sets
-// must give the same bits. No machine supports all of them, so the test compares a hash of the results with a constant.
+// must give the same bits. No machine supports all sets, so the test compares a hash of the results with a constant.
 func TestFunctionsAreAccurateEverywhere(t *testing.T) {
 	single := func(f func(x float64) float64) func(x float64) (value, rest float64) {
 		return func(x float64) (value, rest float64) { return f(x), 0 }

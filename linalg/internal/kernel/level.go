@@ -18,7 +18,8 @@ const (
 var levelNames = []string{"none", "avx2", "avx512", "neon"}
 
 // A kernelSet describes the SIMD kernels of one instruction set. Elementwise, peak, transpose and tile kernels are
-// numbered separately. Row kernels are not listed, because AVX2 and AVX-512 use the same row kernels.
+// numbered separately. Row kernels are not listed, because they do not depend on the set: AVX2 and AVX-512 use the same
+// ones.
 type kernelSet struct {
 	elementwise int // index of the first elementwise kernel
 	peak        int // index of the kernel that measures the peak speed

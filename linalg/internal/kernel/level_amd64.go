@@ -6,9 +6,9 @@ package kernel
 func available() []int { return levelsOf(cpuid, xgetbv) }
 
 // levelsOf returns the instruction sets that a processor and its operating system support, best last. The functions
-// cpuid and xgetbv execute the instructions with these names. The processor must support the instructions of a set, and
-// the operating system must save the registers of the set when it switches between threads (Intel 64 and IA-32
-// Architectures Software Developer's Manual, volume 1, sections 14.3 and 15.2).
+// cpuid and xgetbv execute the instructions with these names. A set is supported if the processor has its instructions
+// and the operating system saves its registers when it switches between threads (Intel 64 and IA-32 Architectures
+// Software Developer's Manual, volume 1, sections 14.3 and 15.2).
 func levelsOf(cpuid func(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32), xgetbv func() uint32) []int {
 	const (
 		fma, osxsave, avx = 1 << 12, 1 << 27, 1 << 28          // leaf 1, ecx; xgetbv exists only if osxsave is set

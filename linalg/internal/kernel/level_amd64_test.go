@@ -8,8 +8,8 @@ import (
 )
 
 func TestLevelsFollowFromCPUIDAndXGETBV(t *testing.T) {
-	// On Zen 4 and Skylake-SP with Linux, at least these bits are set in the results of CPUID (ecx for leaf 1, ebx for
-	// leaf 7) and XGETBV (the registers that the operating system saves).
+	// On Zen 4 and Skylake-SP with Linux, at least these bits are set: leaf1 in ecx after CPUID leaf 1, leaf7 in ebx
+	// after CPUID leaf 7, and xcr0 in the result of XGETBV.
 	const leaf1, leaf7, xcr0 = 1<<12 | 1<<27 | 1<<28, 1<<5 | 1<<8 | 1<<16 | 1<<17 | 1<<30 | 1<<31, 0xe7
 	none, avx2, avx512 := []int{levelNone}, []int{levelNone, levelAVX2}, []int{levelNone, levelAVX2, levelAVX512}
 	for _, c := range []struct {

@@ -2,8 +2,8 @@ package kernel
 
 import "unsafe"
 
-// tileArgs holds the arguments of a tile kernel. The kernel computes a tile, which is a small part of C. The comment on
-// Contraction.tiles contains a drawing of the kinds of tiles. All strides and offsets are in bytes.
+// tileArgs holds the arguments of a tile kernel. The kernel computes a tile, which is a small part of the result C. The
+// comment on Contraction.tiles contains a drawing of the kinds of tiles. All strides and offsets are in bytes.
 type tileArgs struct {
 	c, a, b, bias  unsafe.Pointer
 	aRow, aStep    int
@@ -42,9 +42,9 @@ func newTileLookup(tiles []tileKernel) (t tileLookup) {
 // noBias contains the zeros that replace a nil bias.
 var noBias [maxRows]float32
 
-// tiles computes the contraction with SIMD kernels. It divides the columns of C into strips, which may contain columns
-// of several groups, and each strip into tiles of a few rows. The drawing is for vectors of 16 lanes and tiles of up to
-// three vectors. Parts with the same letter belong to the same strip:
+// tiles computes the contraction with SIMD kernels. It divides the columns of the result C into strips, and each strip
+// into tiles of a few rows. A strip may contain columns of several groups. The drawing is for vectors of 16 lanes and
+// tiles of up to three vectors. Parts with the same letter belong to the same strip:
 //
 //	one group of 100 columns           four groups of 36 columns
 //	┌────48────┬────48────┬4┐          ┌16┬16┬4┐ ┌16┬16┬4┐ ┌16┬16┬4┐ ┌16┬16┬4┐
@@ -69,9 +69,9 @@ func (c *Contraction[T]) tiles() {
 		args.add = 1
 	}
 	// The widest tiles cover the first columns of each group. If there is only one group, narrower tiles and then
-	// partial tiles cover its remaining columns. If there are several groups, a tile contains one vector from each of a
-	// few groups. If a group has fewer columns left than a vector, quad tiles cover four columns of a few groups, and
-	// partial tiles cover any other number of columns, one group at a time.
+	// partial tiles cover its remaining columns. If there are several groups, each further tile takes one vector from
+	// each of a few groups. The last columns of a group may not fill a vector. If four columns are left, quad tiles
+	// cover those of a few groups at once. Otherwise, partial tiles cover them, one group at a time.
 	vectors := s.vectors
 	wide := vectors * s.lanes
 	done := c.Cols / wide * wide
