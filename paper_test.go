@@ -1350,7 +1350,8 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow, and evidence
 // (z_K, ρ_K) is normal with covariance AAᵀ (see affineMap). Let q_j and sd_j be the standard deviations of q⁰ and of
 // the posterior in dimension j. Then det(AAᵀ) must be Π q_j², and the gap log p(x) − E[log p̂(x)] must be above the
 // limit ℓ(exp(ΔH/ℓ) − 1) − ΔH (see hvae.Tempering), where ΔH is H(q⁰) − H(p(z|x)) = Σ_j log(q_j/sd_j). The entropies of
-// (z₀, γ₀) and (z_K, ρ_K) are equal for all targets: scaling γ₀ multiplies volumes by Π α_k^−ℓ, the flow by Π α_k^ℓ.
+// (z₀, γ₀) and (z_K, ρ_K) are equal for all targets: scaling γ₀ multiplies volumes by Π α_k^−ℓ, and the flow multiplies
+// them by Π α_k^ℓ.
 func tiedEntropy(r *report) {
 	r.statement("", "tied tempering keeps the entropy: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)), for every K, ε and α; so, "+
 		"if the posterior is normal, the gap is at least ℓ(exp(ΔH/ℓ) − 1) − ΔH")
@@ -1411,11 +1412,12 @@ func reverseEstimates(r *report) {
 	}
 }
 
-// blindSpots checks estimates of log p(x) for three targets whose log p(x) is 0. Forward estimates use draws from q⁰,
-// and reverse estimates exact draws from the posterior, 20,000 each and without a flow. If q⁰ covers only one of two
-// modes, the forward estimate must be −log 2, and the reverse estimate 0. If q⁰ is ten times as wide as the posterior,
-// the forward estimate must be 0, and the reverse estimate above 0. Neal's funnel is v ~ N(0, 3²), x|v ~ N(0, eᵛ).
-// There, no draw from q⁰ = N(0, I) reaches large v, so the forward k̂ must be large, and the reverse estimate 0.
+// blindSpots checks estimates of log p(x) for three targets whose log p(x) is 0. Forward estimates use 20,000 draws
+// from q⁰. Reverse estimates use 20,000 exact draws from the posterior. Neither uses a flow. If q⁰ covers only one of
+// two modes, the forward estimate must be −log 2, and the reverse estimate 0. If q⁰ is ten times as wide as the
+// posterior, the forward estimate must be 0, and the reverse estimate above 0. Neal's funnel is v ~ N(0, 3²), x|v ~
+// N(0, eᵛ). There, no draw from q⁰ = N(0, I) reaches large v, so k̂ of the forward estimate must be large, and the
+// reverse estimate must be 0.
 func blindSpots(r *report) {
 	r.statement("", "forward estimates are too small if q⁰ misses a mode; reverse estimates are too large if q⁰ is wide")
 	var t tape
@@ -1516,7 +1518,7 @@ func (r *report) compare(a float64, relation string, b float64, format string, a
 	r.add(excess < 0, excess, number(a), relation, number(b), "", fmt.Sprintf(format, args...))
 }
 
-// estimate checks that mean ± se has the given relation to want, as explained in legend.
+// estimate checks that mean ± se satisfies the given relation with want, as explained in legend.
 func (r *report) estimate(mean, se float64, relation string, want float64, format string, args ...any) {
 	z := (mean - want) / se
 	all := map[string]float64{"=": math.Abs(z) - zBound, "≤": z - zBound, "<": z + zBound, ">": zBound - z}
@@ -1527,7 +1529,7 @@ func (r *report) estimate(mean, se float64, relation string, want float64, forma
 	r.add(known && excess <= 0, excess, measured, relation, number(want), deviation, fmt.Sprintf(format, args...))
 }
 
-// draws checks that the mean of the independent draws has the given relation to want.
+// draws checks that the mean of the independent draws satisfies the given relation with want.
 func (r *report) draws(draws []float64, relation string, want float64, format string, args ...any) {
 	mean, se := linalg.MeanSE(draws)
 	r.estimate(mean, se, relation, want, format, args...)
@@ -1823,7 +1825,8 @@ func targets() []target {
 // gaussianMethods lists methods of each kind in section 4.1, and HVAE with untied tempering.
 var gaussianMethods = strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb")
 
-// points returns n points x [d×n] simulated from the Gaussian model, their sufficient statistics, and the parameters.
+// points returns n points x [d×n] simulated from the Gaussian model, their sufficient statistics, and the true
+// parameters.
 func points(d, n int) (x matrix, data model.Data, theta model.Theta) {
 	rng := random.Stream(11, "points", d, n)
 	x = linalg.New[float64](d, n)

@@ -78,7 +78,7 @@ func binary(rows, cols int) linalg.Matrix[float32] {
 func columns(n int) hvae.Batch { return random.Stream(1, "columns").Perm(n) }
 
 // BenchmarkGEMM measures products of float32 matrices [m×k] and [k×n] on all cores. The sizes m×n×k are 1024×1024×1024
-// and those of two layers of the MNIST model. With three further sizes, the product is a single AVX-512 tile, and the
+// and those of two layers of the MNIST model. For three further sizes, the product is a single AVX-512 tile, and the
 // operands stay in the first-level cache.
 func BenchmarkGEMM(b *testing.B) {
 	for _, s := range []struct{ m, n, k int }{

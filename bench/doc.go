@@ -2,5 +2,6 @@
 //
 //	go test -run '^$' -bench . ./bench
 //
-// Its subfolders contain packages for both experiments: command (command line, files), progress (remaining time), plot.
+// The subfolders of bench contain packages that the gaussian and mnist programs share: command (command line and
+// files), progress (remaining time) and plot (charts).
 package bench

@@ -198,7 +198,7 @@ func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
 				direction = append(direction, random[float64](rng, s.Rows, s.Cols))
 			}
 			var tape ad.Tape[float64]
-			// at returns F and its first two derivatives with respect to h, at the point point + h·direction.
+			// at returns F and its first two derivatives with respect to h, all evaluated at point + h·direction.
 			at := func(h float64) [3]float64 {
 				tape.Reset()
 				p := tape.Leaf(linalg.Column(h))

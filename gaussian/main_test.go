@@ -73,7 +73,8 @@ type writer func(p []byte) error
 func (w writer) Write(p []byte) (int, error) { return len(p), w(p) }
 
 // Before doing anything else, the program must create the folder for the figures. It must end at once and write no
-// figures if it cannot create this folder, if it cannot print the first row, or if it is then interrupted.
+// figures if it cannot create this folder, if it cannot print the first row, or if it is interrupted after printing
+// this row.
 func TestNoFiguresAfterAnInterruptOrAnError(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("file", nil, 0o644); err != nil {
@@ -129,7 +130,8 @@ func read(t *testing.T, name string) []byte {
 	return b
 }
 
-// Each flag must set its option. Concurrent training on several datasets must give the same rows as one after another.
+// Each flag must set its option. Training on several datasets concurrently must give the same rows as training on them
+// one after another.
 func TestRowsAndFiguresDependOnlyOnTheOptions(t *testing.T) {
 	folder := t.TempDir()
 	methods := strings.Fields("hvae-k1 hvae-notemp-k2 hvae-untied-k3 nf-k4 vb")
@@ -167,8 +169,8 @@ func TestRowsAndFiguresDependOnlyOnTheOptions(t *testing.T) {
 	}
 }
 
-// README.md must contain the table that the program prints for the stored results. With one dataset, it has no standard
-// errors.
+// README.md must contain the table that the program prints for the stored results. With a single dataset, the table
+// must not contain standard errors.
 func TestREADMEShowsTheTable(t *testing.T) {
 	o, err := parse(nil, nil)
 	if err != nil {

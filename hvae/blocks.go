@@ -106,7 +106,7 @@ func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f fun
 	return err
 }
 
-// Evaluate computes a bound for each block (see Each). It returns its mean over the batch and its value for each
+// Evaluate computes a bound for each block (see Each). It returns the mean over the batch and the value for each
 // column. It returns an error if ctx is done before all blocks are computed, or if the mean is not finite. In the
 // latter case, values is still valid, and the error names the first operation whose result is not finite.
 func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (
@@ -184,7 +184,7 @@ func (e *Evaluator[T]) count(batch Batch) int {
 	return (len(batch) + e.size() - 1) / e.size()
 }
 
-// each calls f for each block of a pass, and returns their sum in the order of the blocks, divided by the batch size.
+// each calls f for each block of a pass, adds the results in block order, and divides the sum by the batch size.
 func (e *Evaluator[T]) each(ctx context.Context, p pass[T], f func(b *Block[T]) float64) (mean float64, err error) {
 	mustNotBeNil("the context", ctx == nil)
 	count := e.count(p.batch)

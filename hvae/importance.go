@@ -12,11 +12,11 @@ import (
 // because leapfrog steps overflow. A diverged draw counts as p̂ = 0, so E[Log] is still at most log p_θ(x).
 //
 // An Evidence does not reveal whether the draws miss a region of the posterior. Compare it with an estimate from AIS,
-// from another q⁰ or, for simulated x, from ReverseEstimate. If they disagree, one is wrong, but both may be wrong if
-// they agree. To estimate the evidence of a given model, train with ImportanceBound instead of the ELBO.
+// from another q⁰ or, for simulated x, from ReverseEstimate. If the two disagree, one is wrong. If they agree, both may
+// still be wrong. To estimate the evidence of a given model, train with ImportanceBound instead of the ELBO.
 type Evidence struct {
 	Log float64 // log (1/L) Σ p̂ᵢ
-	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)), or NaN if L = 1. Reliable only for TailShape < ½.
+	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)), or NaN if L = 1. It is valid if TailShape < ½.
 	StandardError float64
 	ELBO          float64 // mean of log p̂ᵢ; NaN if a draw has diverged
 	// TailShape is the shape k̂ of a generalised Pareto distribution fitted to the tail, which consists of the min(L/5,
@@ -64,10 +64,10 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 }
 
 // ReverseEstimate returns the estimate −log mean(1/p̂_θ(x)) of log p_θ(x), given log p̂_θ(x) from ReverseHIS or
-// AIS.Reverse. For each exact draw z, logEstimates contains one value per momentum, so the number momenta of adjacent
-// values have the same z. ReverseEstimate first averages their 1/p̂_θ(x), because only different draws z are
-// independent. In the result, Draws is the number of draws z, TailShape and EffectiveDraws describe these averages, and
-// the expectations of Log and ELBO are both upper bounds on log p_θ(x). An estimate of NaN counts as 1/p̂_θ(x) = 0.
+// AIS.Reverse. The argument momenta is the number of adjacent values in logEstimates that belong to the same exact draw
+// z. ReverseEstimate first averages 1/p̂_θ(x) over these values, because only different draws z are independent. In the
+// result, Draws is the number of draws z, TailShape and EffectiveDraws describe these averages, and the expectations of
+// Log and ELBO are both upper bounds on log p_θ(x). An estimate of NaN counts as 1/p̂_θ(x) = 0.
 func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 	if momenta < 1 || len(logEstimates)%momenta != 0 {
 		misuse("ReverseEstimate: %d estimates do not fit %d momenta for each z", len(logEstimates), momenta)

@@ -49,7 +49,7 @@ func FixedTempering[T linalg.Float](K int, invSqrtBeta0 *ad.Var[T]) Tempering[T]
 	return Tempering[T]{alpha, invSqrtBeta0, true}
 }
 
-// FreeTempering returns the tempering with the given α_k ∈ (0, 1], [K×1] or [K×ℓ], and with s = 1/√β₀ = Π 1/α_k.
+// FreeTempering returns the tempering with s = 1/√β₀ = Π 1/α_k and the given α_k ∈ (0, 1], which are [K×1] or [K×ℓ].
 func FreeTempering[T linalg.Float](alpha *ad.Var[T]) Tempering[T] {
 	mustNotBeNil("FreeTempering: α", alpha == nil)
 	if slices.ContainsFunc(alpha.Value.Data, func(a T) bool { return a > 1 }) {

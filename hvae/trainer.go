@@ -26,7 +26,7 @@ type Trainer[T linalg.Float] struct {
 	gradients [][]linalg.Matrix[T] // for each block of a batch, the gradient with respect to each parameter
 }
 
-// NewTrainer returns a trainer that updates params in place. The bound may use other parameters as constants.
+// NewTrainer returns a trainer that updates params in place. The bound may also use other parameters, as constants.
 func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[T]) *Trainer[T] {
 	mustNotBeNil("the optimiser", o == nil)
 	t := &Trainer[T]{Bound: bound, params: slices.Clone(params), optimiser: o}

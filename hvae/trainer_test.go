@@ -161,7 +161,7 @@ func TestRestoreRejectsStatesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// Noise must depend only on the seed, the step and the column's position in the batch, and differ between all of these.
+// Noise must depend only on the seed, the step and the column's position in the batch, and differ if one of them does.
 func TestNoiseIsSeparateForColumnsStepsSeedsAndEvaluations(t *testing.T) {
 	const n = 7
 	run := func(seed uint64, procs, blockSize, L int) (noise []float64) {

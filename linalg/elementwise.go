@@ -105,9 +105,9 @@ func Copy[T Float](dst, a Matrix[T]) {
 }
 
 // With SIMD, the errors of Exp, Log, Tanh, Sigmoid, Softplus and SoftplusSigmoid are at most 2.5 units in the last
-// place in float32 and 2 in float64, even for subnormal numbers. The only exceptions are arguments below −44 of the
-// last three in float32 (see Softplus). In plain Go, these functions compute in float64 with package math and round
-// each result once.
+// place in float32 and 2 in float64, even for subnormal numbers. The only exceptions are Sigmoid, Softplus and
+// SoftplusSigmoid in float32 for arguments below −44 (see Softplus). In plain Go, these functions compute in float64
+// with package math and round each result once.
 
 // Exp sets dst = eᵃ, elementwise.
 func Exp[T Float](dst, a Matrix[T]) {

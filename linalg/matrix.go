@@ -1,7 +1,7 @@
 // Package linalg implements float32 and float64 matrices and the operations that neural networks, flows and their
 // gradients need.
 //
-// A batch is a row-major matrix [features × samples], so the samples of one feature are contiguous in memory. Each
+// A batch is a row-major matrix [features × samples], so the values of one feature are contiguous in memory. Each
 // sample is a column, as in the HVAE paper, and a dense layer is the product W·X.
 //
 // Start with Matrix in this file. The file elementwise.go contains the broadcasting operations, sums.go contains sums
@@ -56,7 +56,7 @@ func Column[T Float](data ...T) Matrix[T] { return Matrix[T]{len(data), 1, data}
 // At returns element (i, j).
 func (m Matrix[T]) At(i, j int) T { return m.Row(i)[j] }
 
-// Row returns row i of m, the samples of feature i. The slice shares its elements with m.
+// Row returns row i of m, which holds the values of feature i for all samples. The slice shares its elements with m.
 func (m Matrix[T]) Row(i int) []T { return m.Data[i*m.Cols : (i+1)*m.Cols : (i+1)*m.Cols] }
 
 // RowRange returns rows lo to hi-1 of m as a matrix that shares its elements with m.

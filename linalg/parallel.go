@@ -80,7 +80,7 @@ func newChunkPanic(value any) *chunkPanic {
 	return &chunkPanic{value, debug.Stack()}
 }
 
-// Error returns the value and the stack trace.
+// Error returns the value of the panic and the stack trace as text.
 func (p *chunkPanic) Error() string {
 	return fmt.Sprintf("%v\n\nin a parallel loop:\n%s", p.value, p.stack)
 }

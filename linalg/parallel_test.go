@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// fourCores sets GOMAXPROCS to 4 until the test ends. It skips the test on WebAssembly, which has only one core.
+// fourCores sets GOMAXPROCS to 4 until the test ends. It skips the test on WebAssembly, where Go uses only one core.
 func fourCores(t *testing.T) {
 	procs := runtime.GOMAXPROCS(4)
 	t.Cleanup(func() { runtime.GOMAXPROCS(procs) })
@@ -18,7 +18,7 @@ func fourCores(t *testing.T) {
 	}
 }
 
-// A loop must use all cores, and a loop inside it must run as a single chunk.
+// Every outer loop must use all cores, and a loop inside it must run as a single chunk.
 func TestForDividesEveryLoopAmongTheCores(t *testing.T) {
 	fourCores(t)
 	if four, one := chunks(400, 100), chunks(400, 201); four != 4 || one != 1 {
@@ -91,7 +91,8 @@ func TestAPanicInAParallelLoopReachesTheCaller(t *testing.T) {
 			t.Errorf("chunk %d: the panic %v does not contain runtime.Goexit", chunk, p)
 		}
 	}
-	// After the panics, the four chunks of a loop must still run concurrently. Each chunk waits for the others.
+	// After the panics, the four chunks of a loop must still run concurrently. Each chunk waits for the others, so the
+	// loop ends only if all four run at the same time.
 	if n := chunks(4, 1); n != 4 {
 		t.Fatalf("after panics, a loop is divided into %d chunks, want 4", n)
 	}

@@ -9,8 +9,8 @@ import (
 
 // Sum sets dst to the sum of a over each axis along which dst has length 1. A column dst [m×1] receives the sums of the
 // rows, a row dst [1×n] receives the sums of the columns, and dst [1×1] receives the sum of all elements. If the shapes
-// are equal, Sum copies a. Sum adds the elements of a row from left to right. It adds rows, or their sums, from top to
-// bottom.
+// are equal, Sum copies a. Sum adds the elements of a row from left to right. It adds the rows (if dst is a row) or
+// their sums (if dst is [1×1]) from top to bottom.
 func Sum[T Float](dst, a Matrix[T]) {
 	if !dst.Shape().broadcastsTo(a.Shape()) {
 		panic(fmt.Sprintf("linalg: Sum: cannot sum %v to %v", a.Shape(), dst.Shape()))
@@ -83,7 +83,7 @@ func AddMulSum[T Float](dst, a, b Matrix[T]) {
 // Finite reports whether every element of m is finite.
 func Finite[T Float](m Matrix[T]) bool {
 	// Sum 0·x over the elements x of m, in 128 partial sums. The product 0·x is NaN if x is NaN or infinite, and zero
-	// otherwise.
+	// otherwise, so all sums are zero only if every x is finite.
 	var sums [128]T
 	rows := len(m.Data) / len(sums)
 	kernel.AddRows(sums[:], 0, m.Data, rows)

@@ -164,8 +164,8 @@ func TestFrozenDecoderMatchesTheResults(t *testing.T) {
 	shows(t, resultsREADME, "a flow closes at most %.0f %% of the gap", 100*largest/gap)
 }
 
-// showContrasts checks that results/README.md has the differences in annealed NLL between pairs of arms. It returns
-// them.
+// showContrasts checks that results/README.md contains the differences between pairs of arms in the NLL from annealed
+// importance sampling, and returns these differences.
 func showContrasts(t *testing.T, arms map[string]arm, contrasts map[string][2]string) (all []difference) {
 	t.Helper()
 	for label, pair := range contrasts {
@@ -176,7 +176,8 @@ func showContrasts(t *testing.T, arms map[string]arm, contrasts map[string][2]st
 	return all
 }
 
-// showArm checks an arm's row in results/README.md: the number of seeds, ELBO, annealed NLL, median ε and Π α_k.
+// showArm checks an arm's row in results/README.md: the number of seeds, the ELBO, the NLL from annealed importance
+// sampling, the median of ε, and the mean of Π α_k.
 func showArm(t *testing.T, label string, a arm) {
 	t.Helper()
 	row := fmt.Sprintf("| %s | %d | %s | %s |", label, len(a), eval.PlusMinus(a.meanSD(elbo)), eval.PlusMinus(a.meanSD(annealedNLL)))

@@ -17,7 +17,8 @@ func pixels(t *testing.T, elem ...string) *image.Gray {
 	return p.(*image.Gray)
 }
 
-// The program must draw the pictures in README.md again. The folder testdata/digits has the first test images of MNIST.
+// The program must draw the pictures in README.md again. The folder testdata/digits contains the first few test images
+// of MNIST.
 func TestPicturesAreReproducible(t *testing.T) {
 	for name, args := range map[string]string{
 		"samples.png": "sample -checkpoint results/vae.safetensors",

@@ -52,7 +52,8 @@ func (s state) encode() []byte {
 	return b.Bytes()
 }
 
-// readState reads the state in a run's folder. If there is none, s.file is nil. A damaged or foreign state is an error.
+// readState reads the state in a run's folder. If there is none, s.file is nil. readState returns an error if the state
+// is damaged or in another format.
 func readState(folder string) (s state, err error) {
 	f, err := os.Open(filepath.Join(folder, stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,7 +114,7 @@ func readCheckpoint(name string) (c model.Checkpoint, err error) {
 	return c, err
 }
 
-// begin writes the first state of a new run. For a resumed run, it writes the other files if a killed process did not.
+// begin writes the first state of a new run. For a resumed run, it writes the other files, which may be out of date.
 func (r *trainingRun) begin() error {
 	if r.file != nil {
 		return r.writeFiles()
@@ -184,7 +185,7 @@ func (r *trainingRun) writeFiles() error {
 
 // write writes a file of the run. Before the first state is written, the folder must not contain a state. Later, it
 // must contain the state that this process last read or wrote. Otherwise, write returns an error and changes nothing.
-// So if several processes continue a run, all but one stop with an error. So does a process whose folder is moved.
+// So if several processes continue a run, all but one stop with an error. Moving the folder has the same effect.
 func (r *trainingRun) write(file string, content []byte) error {
 	return command.WriteFile(filepath.Join(r.folder, file), content, func(temporary, name string) error {
 		if r.file == nil {

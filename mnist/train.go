@@ -156,9 +156,9 @@ type trainingRun struct {
 	sum    float64 // training ELBO, summed over these images
 }
 
-// newRun returns a new run or, if s was read from a file, the run resumed from that state. The settings of a resumed
-// run may differ from before only as the function changed permits. newRun returns an error if the settings do not fit
-// the dataset, or if the run being resumed used a different dataset.
+// newRun returns a new run or, if s was read from a file, the run resumed from that state. A resumed run may change
+// only some of its settings (see changed). newRun returns an error if the settings do not fit the dataset, or if the
+// run being resumed used a different dataset.
 func newRun(folder string, s state, set data.Set) (*trainingRun, error) {
 	if s.file != nil && s.DataSHA256 != set.SHA256 {
 		return nil, fmt.Errorf("the images differ from the dataset %.40q of the run: specify the folder of this dataset with -data", s.Data)

@@ -21,14 +21,14 @@ type Line struct {
 	next time.Duration // time from start to the next line
 }
 
-// New returns a Line that prints to w. The argument total is the number of units of work, and done the number finished
-// earlier, for example by an interrupted run. Each printed line contains status(rate), where rate is the number of
-// units per second since the call to New. The remaining time is estimated from this rate.
+// New returns a Line that prints to w. The argument total is the number of units of work, and done is the number of
+// units that were finished earlier, for example by an interrupted run. Each printed line contains status(rate), where
+// rate is the number of units per second since the call to New. The remaining time is estimated from this rate.
 func New(w io.Writer, done, total int, status func(rate float64) string) *Line {
 	return &Line{w: w, start: time.Now(), first: done, total: total, status: status, done: done, next: time.Second}
 }
 
-// Add adds n > 0 units of finished work. It prints a line about 1, 2, 4, … s after New, and then once a minute.
+// Add adds n > 0 units of finished work. It prints a line if one is due: 1, 2, 4, … s after New, then once a minute.
 func (l *Line) Add(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -92,8 +92,8 @@ func NewHVAE(data Data, K int, family string) *Method {
 	return m
 }
 
-// NewPlanar returns variational inference with a planar normalizing flow (Rezende and Mohamed, Variational Inference
-// with Normalizing Flows, 2015). The flow maps z₀ ~ N(0, I) through K layers to z_K. A layer is
+// NewPlanar returns the method of variational inference with a planar normalizing flow (Rezende and Mohamed,
+// Variational Inference with Normalizing Flows, 2015). The flow maps z₀ ~ N(0, I) through K layers to z_K. A layer is
 //
 //	f(z) = z + û tanh(wᵀz + b)    (their equation 10; for û, see PlanarFlow).
 //
@@ -148,8 +148,9 @@ func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]
 	return z, ad.SumTo(ad.Log(det), 1, z.Cols())
 }
 
-// NewMeanField returns mean-field variational Bayes with q(z) = N(μ_Z, Σ_Z) and a diagonal Σ_Z. The parameters are Δ,
-// log σ, μ_Z (initially 0) and log σ_Z (initially 1). The bound E_q[log p_θ(D, z)] + H(q) has a closed form:
+// NewMeanField returns the method of mean-field variational Bayes with q(z) = N(μ_Z, Σ_Z) and a diagonal Σ_Z. The
+// parameters are Δ, log σ, μ_Z (initially 0) and log σ_Z (initially 1). The bound E_q[log p_θ(D, z)] + H(q) has a
+// closed form:
 //
 //	E_q[log p_θ(D, z)] = log p_θ(D, μ_Z) − ½ Σ_j (1 + N/σ_j²) σ_Zj²,
 //	H(q) = Σ_j (log σ_Zj + ½ log 2πe).

@@ -29,7 +29,7 @@ func (TwoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.AddConst(ad.Add(v, ad.Softplus(ad.Sub(u, v))), -math.Ln2)
 }
 
-// A TwoModesFlow holds the settings of Algorithm 1 for TwoModes. Its q⁰ = N(−m, PriorSD² I) is around the left mode.
+// A TwoModesFlow configures Algorithm 1 for TwoModes. Its q⁰ = N(−m, PriorSD² I) is centred on the left mode.
 type TwoModesFlow struct {
 	Tempering    string  `json:"tempering"`      // "none", "fixed", or "untied" with equal α_k
 	PriorSD      float64 `json:"prior_sd"`       // standard deviation of q⁰

@@ -27,8 +27,8 @@ func hash(seed uint64, purpose string, index []int) (a, b uint64) {
 	return binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16])
 }
 
-// A Batch provides a random stream for each column of a batch. NewBatch computes the hash of its key once, so starting
-// the stream of a column takes only a few integer operations.
+// A Batch provides a random stream for each column of a batch. NewBatch computes the hash of the batch's key once, so
+// starting the stream of a column takes only a few integer operations.
 type Batch struct{ a, b uint64 } // hash of the key
 
 // NewBatch returns the batch for a key.
@@ -43,7 +43,8 @@ func (b Batch) Start(pcg *rand.PCG, column int) {
 	pcg.Seed(mix(b.a+gamma*uint64(column+1)), mix(b.b+gamma*uint64(column+1)))
 }
 
-// mix is the output function of SplitMix64 (Steele, Lea and Flood, 2014), and gamma in Start is its increment.
+// mix is the output function of SplitMix64 (Steele, Lea and Flood, 2014), and gamma in Start is the increment of
+// SplitMix64.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

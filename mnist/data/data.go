@@ -73,7 +73,8 @@ func Load(ctx context.Context, folder string, stderr io.Writer) (set Set, err er
 	return set, err
 }
 
-// LoadTest is like Load, but sets Train and SHA256 only for the built-in images, because reading Train takes long.
+// LoadTest is like Load, but sets Train and SHA256 only for the built-in images, because reading the training images
+// takes most of the time.
 func LoadTest(ctx context.Context, folder string, stderr io.Writer) (set Set, err error) {
 	folder = cmp.Or(folder, os.Getenv("HVAE_MNIST"))
 	if folder == Synthetic {
@@ -103,15 +104,15 @@ func LoadTest(ctx context.Context, folder string, stderr io.Writer) (set Set, er
 
 const validationShare = 6 // as in the paper, 10,000 of the 60,000 training images of MNIST are used for validation
 
-// Split divides the n images in train at random. It returns the indices for training, and ⌊n/6⌋ indices for validation.
+// Split divides the n images in train at random. It returns the indices of the images for training, and of the ⌊n/6⌋
+// images for validation.
 func Split(train Images, seed uint64) (training, validation []int) {
 	order := random.Stream(seed, "mnist split").Perm(train.Len())
 	n := train.Len() / validationShare
 	return order[n:], order[:n]
 }
 
-// Binarise sets column j of x [784×B] to independent pixels. Pixel i is 1 with probability image[i]/255, and otherwise
-// 0.
+// Binarise sets column j of x [784×B] to independent binary pixels. Pixel i is 1 with probability image[i]/255.
 func Binarise[T linalg.Float](x linalg.Matrix[T], j int, image []byte, rng *rand.Rand) {
 	for i, v := range image {
 		bit := T(0)
@@ -123,7 +124,8 @@ func Binarise[T linalg.Float](x linalg.Matrix[T], j int, image []byte, rng *rand
 }
 
 // MeanLogit returns the initial value of the decoder's last bias: the mean of log(m/(1 − m)) over the given images,
-// where m is the mean of an image's pixels divided by 255. It ignores images with m = 0 or 1, and is 0 if none remain.
+// where m is the mean of an image's pixels divided by 255. It ignores images with m = 0 or 1, and returns 0 if none
+// remain.
 func MeanLogit(images Images, indices []int) float64 {
 	sum, n := 0.0, 0
 	for _, i := range indices {
@@ -223,7 +225,7 @@ func digest(files ...Images) string {
 // mirror is the URL of a folder with the compressed MNIST files.
 var mirror = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 
-// download downloads a compressed MNIST file to the folder and returns the images. It writes only a file that is right.
+// download downloads an MNIST file to the folder and returns the images. It writes no file with a wrong SHA-256.
 func (f file) download(ctx context.Context, folder string, stderr io.Writer) (images Images, err error) {
 	address := mirror + f.name + ".gz"
 	fmt.Fprintln(stderr, "downloading", address)

@@ -9,7 +9,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// synthetic returns 2,400 training images and 400 test images of digit-like strokes. The images are always the same.
+// synthetic returns 2,400 training images and 400 test images of digit-like shapes. The images are always the same.
 var synthetic = sync.OnceValue(func() Set {
 	set := Set{Name: Synthetic, Folder: Synthetic}
 	set.Train, set.Test = Images{make([]byte, 2400*pixels)}, Images{make([]byte, 400*pixels)}

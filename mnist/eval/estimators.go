@@ -95,7 +95,7 @@ func Simulate(c model.Checkpoint, streams ...*rand.Rand) (x, z matrix) {
 }
 
 // importance returns e.Samples draws of log p̂_θ(x) for image x [784×1]. If z is not empty, it must be an exact draw
-// [ℓ×1] from the posterior. All paths then end at z, with different momenta.
+// [ℓ×1] from the posterior. The paths of all draws then end at z, each with its own momentum.
 func (e *estimator) importance(ctx context.Context, t *ad.Tape[float32], x, z matrix, rng *rand.Rand,
 ) (logs []float64, err error) {
 	const atOnce = 48 // number of samples on the tape, a multiple of the SIMD vector length

@@ -1,5 +1,5 @@
 // Package eval estimates the ELBO and the negative log-likelihood of a model by importance sampling, and bounds log
-// p(x) by annealed importance sampling. Read eval.go, estimators.go (estimates for one image), and statistics.go.
+// p(x) by annealed importance sampling. Start with eval.go, estimators.go (estimates for one image) and statistics.go.
 package eval
 
 import (
@@ -71,14 +71,15 @@ type Options struct {
 	Samples int    // number of importance samples for each image
 	Runs    int
 
-	// Settings of annealed importance sampling (hvae.AIS), which does not use the flow and so checks its estimates.
+	// Settings of annealed importance sampling (hvae.AIS). AIS does not use the flow, so it is an independent check.
 	Steps  int // K, the number of steps from the encoder's variational prior to the posterior
 	Chains int // number of Markov chains for each image; if it is 0, no bounds are computed
 }
 
 // Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if ctx is done, if the
-// ELBO is infinite, or if the NLL is not finite. If o.Chains is positive, Evaluate first tunes the step sizes of the
-// chains on the validation images in o.Set.Train or, if o.Set is nil, on simulated images other than those evaluated.
+// ELBO is infinite, or if the NLL is infinite or NaN. The ELBO may be NaN, because samples may diverge. If o.Chains is
+// positive, Evaluate first tunes the step sizes of the chains on the validation images in o.Set.Train or, if o.Set is
+// nil, on simulated images other than those evaluated.
 func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writer) (Evaluation, error) {
 	began := time.Now()
 	estimates, err := estimateAll(ctx, &estimator{model: c, Options: o}, stderr)

@@ -39,7 +39,7 @@ func MeanSD(x []float64) (mean, sd Number) {
 	return mean, se * Number(math.Sqrt(float64(len(x))))
 }
 
-// String returns n with two decimals. It first adds 1e-9 to |n|, so that 83.315 (less in binary) becomes 83.32.
+// String returns n with two decimals. It first adds 1e-9 to |n|, because 83.315 is slightly smaller in binary.
 func (n Number) String() string {
 	if math.IsNaN(float64(n)) {
 		return "undefined"

@@ -14,8 +14,8 @@ import (
 	"hvae/linalg"
 )
 
-// A Checkpoint holds a trained model. It is stored in model.safetensors, a file in the safetensors format, which most
-// machine-learning libraries read:
+// A Checkpoint holds a trained model. It is stored in model.safetensors. Most machine-learning libraries can read this
+// format, which consists of
 //
 //	8 bytes   little-endian length n of the header
 //	n bytes   JSON: {"__metadata__": {"key": "value", …},
@@ -43,8 +43,8 @@ const (
 	digestKey        = "sha256" // key of the digest in the metadata; older files lack it
 )
 
-// digest returns the hexadecimal SHA-256 of a text and of the argument data, the bytes after the header. The text has a
-// line "key=value\n" for each key of the metadata except digestKey, sorted by key.
+// digest returns the hexadecimal SHA-256 of a text and of the argument data, the bytes after the header. The text
+// consists of a line "key=value\n" for each key of the metadata except digestKey, in the order of the keys.
 func digest(meta map[string]string, data []byte) string {
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(meta)) {

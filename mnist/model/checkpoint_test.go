@@ -167,8 +167,8 @@ func TestFlippedBitsAreNoticed(t *testing.T) {
 	}
 }
 
-// FuzzCheckpoint decodes checkpoints with changed headers. DecodeCheckpoint must neither panic nor allocate much, and
-// accept only valid models.
+// FuzzCheckpoint decodes checkpoints with changed headers. DecodeCheckpoint must not panic or allocate much memory, and
+// must accept only valid configurations.
 func FuzzCheckpoint(f *testing.F) {
 	header, data := withoutDigest()
 	f.Add(header)

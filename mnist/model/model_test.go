@@ -61,7 +61,7 @@ func newTrainer(s Settings) *hvae.Trainer[float32] {
 	return trainer
 }
 
-// train takes three training steps with 20 images. It returns the ELBO before each and after the last step, and all
+// train takes three training steps with 20 images. It returns the ELBO before each step and after the last one, and all
 // weights.
 func train(t *testing.T, s Settings) (elbos []float64, weights []float32) {
 	t.Helper()

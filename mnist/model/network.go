@@ -84,7 +84,7 @@ func repeat[T linalg.Float](v *ad.Var[T], L int) *ad.Var[T] {
 }
 
 // Draw runs Algorithm 1 for images x [784×B], with mean and std [ℓ×B] from Encode, and noise ε and γ₀ [ℓ×B]. If x, mean
-// and std have one column each, all columns of the noise use it. Without a flow, p̂ = p(x, z₀)/q(z₀|x).
+// and std have one column each, this column is used for all columns of the noise. Without a flow, p̂ = p(x, z₀)/q(z₀|x).
 func (n *Network[T]) Draw(x, mean, std, epsilon, gamma0 *ad.Var[T]) hvae.Sample[T] {
 	return hvae.HIS(n.Flow(x), hvae.DiagonalNormal[T]{Mean: mean, SD: std}, epsilon, gamma0)
 }

@@ -11,7 +11,8 @@ import (
 // BlockSize returns the number of images in each block of a batch of n images. A block has one column for each draw of
 // each image. With leapfrog steps, it has 16 columns (one SIMD vector of float32), whose activations fit into a core's
 // cache. Without leapfrog steps, larger blocks are faster, because the weights are read once for each block. Such a
-// block has 48 columns, or at most 64 for the VAE's bound (Draws = 0), in an even number of blocks for two cores.
+// block has 48 columns, or at most 64 for the VAE's bound (Draws = 0). In the latter case, the number of blocks is
+// even, so that two cores share the work evenly.
 func (c Config) BlockSize(n int) int {
 	const vector, quarter, largest = 16, 4, 64 // quarter is a quarter of a vector
 	switch {

@@ -1,7 +1,7 @@
 // Package kernel implements the loops of package linalg. Its functions operate on slices, check bounds and run on the
 // calling goroutine. Outside tests, only this package uses unsafe.
 //
-// For each function, a loop in plain Go defines the result and runs on every machine. Most loops also have a SIMD
+// For each function, a loop in plain Go defines the result and can run on every machine. Most loops also have a SIMD
 // kernel for float32 or float64, an assembly function that ../asmgen generates. A Go function runs either the kernel or
 // the loop:
 //

@@ -24,8 +24,8 @@ type rowOperand struct {
 	stride int
 }
 
-// minSIMD is the minimum number of elements for a SIMD kernel. A kernel call has about as much overhead as computing 20
-// elements in plain Go.
+// minSIMD is the minimum number of elements for a SIMD kernel. The overhead of a kernel call is about the time that
+// plain Go needs for 20 elements.
 const minSIMD = 20
 
 // operand returns the kernel argument for an operand [rows×n] with elements s[i·row + j·col]. It panics if s is too
@@ -148,7 +148,8 @@ func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
 	}
 }
 
-// AddMulRows adds Σ_i a_i ⊙ b_i to y, where a_i is row i of a and b_i is row i of b. If ac is 0, a_i is a scalar.
+// AddMulRows adds Σ_i a_i ⊙ b_i to y, where a_i is row i of a and b_i is row i of b. If the column stride ac is 0, all
+// elements of a_i are equal, so a_i acts as a scalar.
 //
 //go:noinline
 func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {

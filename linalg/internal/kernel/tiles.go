@@ -106,9 +106,9 @@ func (c *Contraction[T]) tiles() {
 	}
 }
 
-// quads computes the last four columns, j to j+3, of all groups. Each group fills four lanes of a vector. If too few
-// groups remain to fill a vector, the last group is repeated. If only one group remains, its four columns form a
-// partial tile.
+// quads computes the last four columns, j to j+3, of all groups. Each group fills four lanes of a vector. If only one
+// group remains, its four columns form a partial tile. If several groups remain, but too few to fill a vector, the last
+// group is repeated.
 func (c *Contraction[T]) quads(args tileArgs, s *kernelSet, j int) {
 	for g := 0; g < c.Groups; {
 		n := min(c.Groups-g, s.lanes/4)
