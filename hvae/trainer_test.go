@@ -77,12 +77,11 @@ func TestStepAveragesOverBatchesAndBlocksOfAnySize(t *testing.T) {
 			return ad.Mul(ad.Sum(b.Var(params[0])), ad.SumTo(b.Columns(data), 1, b.Size))
 		})
 		trainer.BlockSize = size
-		for _, numbers := range [][]int{{4, 0, 0}, {6, 5, 4, 3, 2, 1, 0}, {1, 3}, {2}, {0, 3, 4, 4, 6}} {
-			batch := numbers
+		for _, batch := range []hvae.Batch{{4, 0, 0}, {6, 5, 4, 3, 2, 1, 0}, {1, 3}, {2}, {0, 3, 4, 4, 6}} {
 			copy(params[0].Value.Data, []float64{2, 3})
 			mean, want := 0.0, []float64{}
-			for _, j := range numbers {
-				mean, want = mean+float64(7+2*j)/float64(len(numbers)), append(want, 5*float64(7+2*j))
+			for _, j := range batch {
+				mean, want = mean+float64(7+2*j)/float64(len(batch)), append(want, 5*float64(7+2*j))
 			}
 			alone, values, err := trainer.Evaluate(t.Context(), batch, 1, trainer.Bound)
 			if err != nil || !slices.Equal(values, want) {
@@ -91,7 +90,7 @@ func TestStepAveragesOverBatchesAndBlocksOfAnySize(t *testing.T) {
 			bound, err := trainer.Step(t.Context(), batch)
 			got, expected := append(o.last, alone, bound), []float64{mean, mean, 5 * mean, 5 * mean}
 			if !(hvaetest.Distance(got, expected) <= 1e-13*mean) || bound != alone || err != nil {
-				t.Errorf("BlockSize %d, columns %v: gradient and bounds are %v, want %v; error %v", size, numbers, got, expected, err)
+				t.Errorf("BlockSize %d, columns %v: gradient and bounds are %v, want %v; error %v", size, batch, got, expected, err)
 			}
 		}
 	}
