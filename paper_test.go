@@ -99,7 +99,7 @@ var section21 = section{"2.1", "Unbiased likelihood and evidence lower bound est
 }}
 
 // estimateIsUnbiased checks equation 1, ∫ p̂(x) q(u|x) du = p(x): the mean of p̂(x) must be p(x). The check draws p̂(x)
-// 40,000 times for each combination of a target (see targets) and a flow (see schemes), and for untied tempering.
+// 40,000 times for each combination of a target (see targets) and a flow (see schemes, and untied tempering).
 func estimateIsUnbiased(r *report) {
 	r.statement("(1) eq:unbiased", "the expectation of p̂(x) is p(x)")
 	for _, target := range targets() {
@@ -1576,7 +1576,7 @@ func (r *report) must(err error) {
 	}
 }
 
-// String returns the statement, its outcome and its measurements.
+// String returns the text of the report: the statement, its outcome and its measurements.
 func (r *report) String() string {
 	mark := "✓ "
 	if r.failed {
@@ -1745,7 +1745,7 @@ func squaredDeviations(x []float64) []float64 {
 	return apply(x, func(v float64) float64 { return (v - mean) * (v - mean) })
 }
 
-// differences returns a − b, element by element. With common noise, its variance is often smaller than Var(a).
+// differences returns a − b, element by element. If a and b come from the same noise, a − b often varies less than a.
 func differences(a, b []float64) []float64 {
 	d := make([]float64, len(a))
 	for i := range a {

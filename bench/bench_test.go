@@ -168,7 +168,7 @@ func BenchmarkPeak(b *testing.B) {
 var peaks = map[int]float64{} // by GOMAXPROCS
 
 // peak returns the peak rate of float32 multiply-adds in FLOP/s, where a multiply-add counts as two operations. It
-// measures GOMAXPROCS goroutines that compute in registers, with the widest vectors that linalg uses. The result is the
+// times GOMAXPROCS goroutines that compute in registers, with the widest vectors that linalg uses. The result is the
 // best of five measurements of about 0.1 s each, because the operating system needs time to spread the goroutines over
 // the cores. Without SIMD instructions, peak returns 0.
 func peak() float64 {

@@ -26,7 +26,7 @@ var (
 		`\b((?:ad|bench|conv|gaussian|hvae|linalg|mnist)/[\w./-]*\w|\w+\.go)\b`)
 )
 
-// Every test and file that a document names must exist. Documents are README.md files and the comments of
+// Every test and file that a document names must exist. Here, the documents are all README.md files and the comments in
 // paper_test.go.
 func TestTestsAndFilesNamedInDocumentsExist(t *testing.T) {
 	t.Chdir("..")

@@ -73,7 +73,8 @@ func visit(g Geometry, f func(y, co, tap, x int)) {
 	}
 }
 
-// far reports whether an element of got differs from the same element of want by more than tolerance·max(1, |want|).
+// far reports whether an element of got differs from the corresponding one of want by more than tolerance·max(1,
+// |want|).
 func far[T linalg.Float](got, want linalg.Matrix[T], tolerance float64) bool {
 	for i, w := range want.Data {
 		if !(math.Abs(float64(got.Data[i]-w)) <= tolerance*max(1, math.Abs(float64(w)))) {

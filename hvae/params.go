@@ -42,7 +42,7 @@ func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 	return ad.AddConst(ad.Scale(ad.Sigmoid(x), T(hi-lo)), T(lo))
 }
 
-// Unconstrain returns the x that Constrain maps to v, for initial values of parameters. It panics unless lo < v < hi.
+// Unconstrain returns the initial value x that Constrain maps to v. It panics unless lo < v < hi.
 func Unconstrain(v, lo, hi float64) float64 {
 	if !(lo < v && v < hi) || math.IsInf(lo, -1) {
 		misuse("Unconstrain: %v is not in the interval (%v, %v), or the interval has no lower end", v, lo, hi)

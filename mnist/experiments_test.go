@@ -164,8 +164,8 @@ func TestFrozenDecoderMatchesTheResults(t *testing.T) {
 	shows(t, resultsREADME, "a flow closes at most %.0f %% of the gap", 100*largest/gap)
 }
 
-// showContrasts checks that results/README.md contains the differences between pairs of arms in the NLL from annealed
-// importance sampling, and returns these differences.
+// showContrasts checks that results/README.md contains the differences in NLL (from annealed importance sampling)
+// between pairs of arms, and returns them.
 func showContrasts(t *testing.T, arms map[string]arm, contrasts map[string][2]string) (all []difference) {
 	t.Helper()
 	for label, pair := range contrasts {

@@ -19,7 +19,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// These tests check that the figures and tables in results/README.md agree with the files of the runs.
+// These tests check that the figures and tables in results/README.md agree with the stored files of the runs.
 
 var update = flag.Bool("update", false, "replace the figures in results and in pictures")
 

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// wait is a program that waits for a signal, and then for the end of the standard input. If $COMMAND_TEST is set, the
-// test binary runs wait instead of the tests.
+// wait is a program that waits for a signal, and then for the end of its standard input. If $COMMAND_TEST is set, the
+// test binary runs this program instead of the tests.
 func wait(ctx context.Context, _ []string, stdout, _ io.Writer) error {
 	fmt.Fprintln(stdout, "waiting")
 	<-ctx.Done()
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// process returns a command that runs wait in another process.
+// process returns a command that runs the program wait in another process.
 func process() *exec.Cmd {
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), "COMMAND_TEST=1")

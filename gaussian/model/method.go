@@ -148,7 +148,7 @@ func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]
 	return z, ad.SumTo(ad.Log(det), 1, z.Cols())
 }
 
-// NewMeanField returns the method of mean-field variational Bayes with q(z) = N(μ_Z, Σ_Z) and a diagonal Σ_Z. The
+// NewMeanField returns the mean-field variational Bayes method with q(z) = N(μ_Z, Σ_Z) and a diagonal Σ_Z. The
 // parameters are Δ, log σ, μ_Z (initially 0) and log σ_Z (initially 1). The bound E_q[log p_θ(D, z)] + H(q) has a
 // closed form:
 //

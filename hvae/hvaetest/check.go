@@ -109,8 +109,8 @@ func orNormal(points [][]float64, n, dims int) [][]float64 {
 	return slices.Collect(slices.Chunk(all.Data, dims))
 }
 
-// TestPrior checks a variational prior q⁰ in ℓ = dims dimensions. All columns of q⁰ must have the same distribution.
-// The function bind returns the prior on a tape. TestPrior returns an error unless
+// TestPrior checks a variational prior q⁰ in ℓ = dims dimensions. All columns of a draw must have the same
+// distribution. The function bind returns the prior on a tape. TestPrior returns an error unless
 //   - Draw returns z₀ [ℓ×B] and log q⁰(z₀) [1×B],
 //   - LogDensity returns the same log q⁰(z₀), if the prior is an hvae.Density, and
 //   - the mean of h(z₀)/q⁰(z₀) over 20,000 draws is within 4.5 standard errors of 1.

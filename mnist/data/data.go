@@ -150,8 +150,8 @@ var (
 	mnistDigest = "626406b879f816a1a33f889ac0273780bee64e9fe8de6a2e9686114d049e77d8" // Set.SHA256 of MNIST
 )
 
-// load reads the images of a file in the folder. If the file is missing, load downloads it. But if the other file in
-// the folder is not from MNIST, load returns an error.
+// load reads the images of a file in the folder. If the file is missing, load downloads it, or returns an error if the
+// other file in the folder is not from MNIST.
 func (f file) load(ctx context.Context, folder string, other file, stderr io.Writer) (Images, error) {
 	images, err := f.read(folder)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -225,7 +225,8 @@ func digest(files ...Images) string {
 // mirror is the URL of a folder with the compressed MNIST files.
 var mirror = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 
-// download downloads an MNIST file to the folder and returns the images. It writes no file with a wrong SHA-256.
+// download downloads an MNIST file to the folder and returns the images. It does not write a file whose SHA-256 is
+// wrong.
 func (f file) download(ctx context.Context, folder string, stderr io.Writer) (images Images, err error) {
 	address := mirror + f.name + ".gz"
 	fmt.Fprintln(stderr, "downloading", address)
