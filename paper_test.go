@@ -1172,8 +1172,8 @@ func vaeBound(r *report) {
 }
 
 // stochasticBinarisation checks that data.Binarise implements "the standard stochastic binarization of MNIST". In
-// 20,000 binarisations of an image with the grey levels grey_j from 0 to 255, the pixels x_j ~ Bernoulli(grey_j/255)
-// must be independent.
+// 20,000 binarisations of an image with grey levels g_j from 0 to 255, the pixels x_j must be independent draws from
+// Bernoulli(g_j/255).
 func stochasticBinarisation(r *report) {
 	r.statement("", "stochastic binarisation: x_j ~ Bernoulli(grey_j/255), independently")
 	image, greys := make([]byte, 784), []byte{1, 17, 128, 128, 254}
@@ -1518,7 +1518,7 @@ func (r *report) compare(a float64, relation string, b float64, format string, a
 	r.add(excess < 0, excess, number(a), relation, number(b), "", fmt.Sprintf(format, args...))
 }
 
-// estimate checks that mean ± se satisfies the given relation with want, as explained in legend.
+// estimate checks that mean ± se is in the given relation to want, one of those that the constant legend explains.
 func (r *report) estimate(mean, se float64, relation string, want float64, format string, args ...any) {
 	z := (mean - want) / se
 	all := map[string]float64{"=": math.Abs(z) - zBound, "≤": z - zBound, "<": z + zBound, ">": zBound - z}
@@ -1529,7 +1529,7 @@ func (r *report) estimate(mean, se float64, relation string, want float64, forma
 	r.add(known && excess <= 0, excess, measured, relation, number(want), deviation, fmt.Sprintf(format, args...))
 }
 
-// draws checks that the mean of the independent draws satisfies the given relation with want.
+// draws checks that the mean of the independent draws is in the given relation to want.
 func (r *report) draws(draws []float64, relation string, want float64, format string, args ...any) {
 	mean, se := linalg.MeanSE(draws)
 	r.estimate(mean, se, relation, want, format, args...)

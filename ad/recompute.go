@@ -37,7 +37,7 @@ func Recomputed[T linalg.Float](p func(args []*Var[T]) *Var[T], args ...*Var[T])
 }
 
 // recomputed is the differentiation rule of Recomputed. The operands of the result are the arguments of the program,
-// followed by the other live variables that the program uses.
+// followed by the other variables that the program uses, except for constants.
 type recomputed[T linalg.Float] struct {
 	program func(args []*Var[T]) *Var[T]
 	args    int // number of arguments

@@ -131,8 +131,7 @@ func outputRuns(dst []run, a axis, lo, hi int) []run { return runs(dst, lo, hi, 
 func inputRuns(dst []run, a axis, lo, hi int) []run { return runs(dst, lo, hi, a.stride, 1, a.outputs) }
 
 // runs implements outputRuns and inputRuns. A run is a maximal sequence of pixels i, i + distance, i + 2·distance, …
-// between lo and hi−1 for which first and last, as returned by rangeOf, both increase by shift from each pixel to the
-// next.
+// between lo and hi−1. From each pixel of a run to the next, both results of rangeOf increase by shift.
 func runs(dst []run, lo, hi, distance, shift int, rangeOf func(pixel int) (first, last int)) []run {
 	for start := lo; start < min(lo+distance, hi); start++ {
 		begin := len(dst)

@@ -68,7 +68,8 @@ func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
 }
 
 // The bound of data column j is (7 + 2j)(θ₁ + θ₂), where θ = (2, 3). For each batch and block size, each element of the
-// gradient must be the batch's mean of 7 + 2j, and the bound must be five times this mean, for any earlier batches.
+// gradient must be the batch's mean of 7 + 2j, and the bound must be five times this mean. Earlier batches must not
+// affect them.
 func TestStepAveragesOverBatchesAndBlocksOfAnySize(t *testing.T) {
 	data := linalg.Of(2, 7, []float64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13})
 	for _, size := range []int{0, 1, 2, 5, 7, 100} {

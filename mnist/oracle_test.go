@@ -17,7 +17,7 @@ import (
 // The oracle is a second implementation of training and evaluation. It calls exported functions of other packages,
 // which have their own tests, but shares no code with the commands. It uses the same random streams as the commands.
 
-// parts divides n images. It returns the indices of the training images, and of the ⌊n/6⌋ validation images.
+// parts divides n images into training images and ⌊n/6⌋ validation images, and returns the indices of both.
 func parts(n int, seed uint64) (training, validation []int) {
 	order := random.Stream(seed, "mnist split").Perm(n)
 	return order[n/6:], order[:n/6]

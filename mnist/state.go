@@ -140,8 +140,9 @@ func (r *trainingRun) save() error {
 	return err
 }
 
-// clean removes temporary files that killed processes have left in the folder. If another process is writing such a
-// file, it has lost the run to this process, which has just read or replaced the state.
+// clean removes temporary files that killed processes have left in the folder. It may also remove a file that another
+// process is writing. This is safe, because this process has just read or replaced the state, so the other one must
+// stop.
 func (r *trainingRun) clean() {
 	temporary, _ := fs.Glob(os.DirFS(r.folder), command.Temporary)
 	for _, name := range temporary {

@@ -39,7 +39,8 @@ func MeanSD(x []float64) (mean, sd Number) {
 	return mean, se * Number(math.Sqrt(float64(len(x))))
 }
 
-// String returns n with two decimals. It first adds 1e-9 to |n|, because 83.315 is slightly smaller in binary.
+// String returns n with two decimals. It first adds 1e-9 to |n|, because 83.315, for example, is stored as a smaller
+// number, but must be rounded up.
 func (n Number) String() string {
 	if math.IsNaN(float64(n)) {
 		return "undefined"

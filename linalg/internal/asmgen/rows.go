@@ -177,9 +177,9 @@ func (w *assembler) addColumns(n int) {
 	}
 }
 
-// addFourColumns emits AVX2 code that adds four columns of products a_ij·b_ij to the sums of four rows, like
-// addColumns. To transpose the 4×4 matrix of products, the code interleaves pairs of rows and then combines halves of
-// the resulting vectors.
+// addFourColumns emits AVX2 code that, like addColumns, adds products a_ij·b_ij to the sums of four rows, but for four
+// columns at once. To transpose the 4×4 matrix of products, the code interleaves pairs of rows and then combines halves
+// of the resulting vectors.
 func (w *assembler) addFourColumns() {
 	for i := range 4 {
 		w.load(w.at("aPart", "aRow", i), 1+i)

@@ -89,8 +89,8 @@ func (w *assembler) vector(name string, a, b, d int) {
 	w.word(i.code|uint32(b<<16|a<<5|d), "%s v%d.%[3]s, v%[4]d.%[3]s, v%[5]d.%[3]s", i.arm64, d, lanes, a, b)
 }
 
-// word emits a WORD directive with the code of an arm64 instruction, and a comment that is formatted as by fmt.Sprintf.
-// The comment must equal the output of the GNU disassembler for this code.
+// word emits a WORD directive with the code of an arm64 instruction, and a comment formatted with fmt.Sprintf. The
+// comment must equal the output of the GNU disassembler for this code.
 func (w *assembler) word(code uint32, format string, args ...any) {
 	w.op("WORD $0x%08x // %s", code, fmt.Sprintf(format, args...))
 }

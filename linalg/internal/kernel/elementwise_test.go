@@ -189,8 +189,8 @@ func testAccuracy[T Float](t *testing.T, bound float64, x []T, step float64,
 }
 
 // TestTheCutOffOfSoftplusAndSigmoid checks that the float32 softplus and sigmoid are positive at −44 and zero below
-// −44. Models take the logarithm of a standard deviation softplus(x), so softplus must be positive for plausible
-// outputs x of a network. The float64 functions have no cut-off.
+// −44. Models compute standard deviations by softplus and take their logarithms, so softplus must be positive for
+// plausible outputs of a network. The float64 functions have no cut-off.
 func TestTheCutOffOfSoftplusAndSigmoid(t *testing.T) {
 	OnEachLevel(func(name string) {
 		for _, f := range []func(y, x []float32){Softplus[float32], Sigmoid[float32]} {
