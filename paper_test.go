@@ -1518,7 +1518,7 @@ func (r *report) compare(a float64, relation string, b float64, format string, a
 	r.add(excess < 0, excess, number(a), relation, number(b), "", fmt.Sprintf(format, args...))
 }
 
-// estimate checks that mean ± se is in the given relation to want, one of those that the constant legend explains.
+// estimate checks that mean ± se is in the given relation to want. The constant legend explains the relations.
 func (r *report) estimate(mean, se float64, relation string, want float64, format string, args ...any) {
 	z := (mean - want) / se
 	all := map[string]float64{"=": math.Abs(z) - zBound, "≤": z - zBound, "<": z + zBound, ">": zBound - z}
@@ -1872,7 +1872,7 @@ func elboDraws(m *model.Method, theta model.Theta, n int, seed uint64, others ..
 	return m.ELBO(param, noise(&t, random.Stream(seed, "elbo"), m.NoiseRows, n)).Value.Data
 }
 
-// figure1 returns our stored results for a method in d dimensions, which are averages over ten datasets.
+// figure1 returns our stored results, averaged over ten datasets, for a method in d dimensions.
 func figure1(r *report, d int, method string) (o model.Outcome) {
 	b, err := os.ReadFile("gaussian/results/figure1.jsonl")
 	r.must(err)

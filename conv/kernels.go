@@ -188,12 +188,12 @@ func weightGradient[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], s
 // holds a matrix [B×OutC] for each output pixel: the gradient with respect to the channels of the pixel, transposed.
 // The rows of output pixels are in reverse order.
 //
-// Each element of w is a sum over images and output pixels. In terms of linalg.Contraction, each image is a step, and
-// each pixel is a segment. A contraction adds the products for all images and for many pixels, so the sums stay in
-// registers. The groups of a contraction are kernel rows that are Stride apart, because such rows use the same input
-// pixels. From one group to the next, an input pixel contributes to an output pixel one row higher. Because delta is in
-// reverse order, the stride BGroup is not negative, as a Contraction requires. The groups make a training step of the
-// VAE 5 % faster.
+// Each element of w is a sum over images and output pixels. Each image is a step of the contraction, and each pixel is
+// a segment (see linalg.Contraction for these terms). A contraction adds the products for all images and for many
+// pixels, so the sums stay in registers. The groups of a contraction are kernel rows that are Stride apart, because
+// such rows use the same input pixels. From one group to the next, an input pixel contributes to an output pixel one
+// row higher. Because delta is in reverse order, the stride BGroup is not negative, as a Contraction requires. The
+// groups make a training step of the VAE 5 % faster.
 func weightRows[T linalg.Float](g *Geometry, w linalg.Matrix[T], delta []T, x linalg.Matrix[T], lo, hi int) {
 	var buffers buffers
 	n := x.Cols

@@ -274,8 +274,8 @@ func TestREADMEShowsLongerAndChainedRuns(t *testing.T) {
 	}
 }
 
-// After 100,000 iterations with d = 60, Δ̂_j of VB must be further from x̄_j where σ_j is small. README.md gives the
-// remaining distance to x̄_j, relative to the distance from 0 to x̄_j.
+// After 100,000 iterations with d = 60, VB's Δ̂_j must be further from x̄_j for small σ_j than for large σ_j. README.md
+// gives the remaining distance to x̄_j, relative to the distance from 0 to x̄_j.
 func TestREADMEShowsWhichDeltaIsSlow(t *testing.T) {
 	o, err := parse([]string{"-d", "60", "-methods", "vb", "-iters", "100000"}, nil)
 	if err != nil {

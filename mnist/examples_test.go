@@ -7,7 +7,7 @@ import (
 	"hvae/mnist/eval"
 )
 
-// README.md must show the results in results/examples.jsonl, whose lines hold a command and the JSON that it printed.
+// Each line of results/examples.jsonl holds a command and the JSON that it printed. README.md must show these results.
 func TestREADMEMatchesTheExamples(t *testing.T) {
 	examples := map[string]eval.Evaluation{}
 	for _, e := range jsonLines[struct {

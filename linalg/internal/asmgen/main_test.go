@@ -45,7 +45,7 @@ func TestKernelsChangeNoPointerArgument(t *testing.T) {
 	}
 }
 
-// TestInstructionsUseAllOperands checks that assembler.code panics for a wrong number or kind of operands.
+// TestInstructionsUseAllOperands checks that assembler.code panics if it is given the wrong number or kind of operands.
 func TestInstructionsUseAllOperands(t *testing.T) {
 	for _, code := range []string{"RETURN y", "ADD y", "ADD y, y, y", "MOVE other, y", "LOOP y", "MULTIPLY y, y"} {
 		for _, arch := range []*architecture{amd64, arm64} {

@@ -69,9 +69,10 @@ func (c *Contraction[T]) tiles() {
 		args.add = 1
 	}
 	// The widest tiles cover the first columns of each group. If there is only one group, narrower tiles and then
-	// partial tiles cover its remaining columns. If there are several groups, each further tile takes one vector from
-	// each of a few groups. The last columns of a group may not fill a vector. If four columns are left, quad tiles
-	// cover those of a few groups at once. Otherwise, partial tiles cover them, one group at a time.
+	// partial tiles cover its remaining columns. If there are several groups, each further tile combines one vector
+	// from each of a few groups. The last columns of a group may not fill a vector. If four columns remain in each
+	// group, a quad tile covers the remaining columns of several groups at once. Otherwise, partial tiles cover them,
+	// one group at a time.
 	vectors := s.vectors
 	wide := vectors * s.lanes
 	done := c.Cols / wide * wide
