@@ -657,8 +657,8 @@ func simplified(s hvae.Sample[float64], target hvae.Target[float64], q0 prior, e
 // halfSquares returns ½xᵀx [1×B] for the columns of x.
 func halfSquares(x variable) variable { return ad.Scale(ad.MulSumTo(x, x, 1, x.Cols()), 0.5) }
 
-// sameGradient checks that log p̂(x) and S (see simplified) have the same mean and the same gradients. Equation 12 says
-// that their means are equal. For each draw, log p̂(x) − S must equal ½γ₀ᵀγ₀ − ℓ/2, whose mean and gradients are 0.
+// sameGradient checks that log p̂(x) and S (see the function simplified) have the same mean and gradients. Equation 12
+// says that their means are equal. For each draw, log p̂(x) − S must equal ½γ₀ᵀγ₀ − ℓ/2, whose mean and gradients are 0.
 func sameGradient(r *report) {
 	r.statement("(12) eqn:H_ELBO_simplified",
 		"the two sides have the same mean and gradients; log p̂ and S differ by ½γ₀ᵀγ₀ − ℓ/2 in each draw")
@@ -741,9 +741,9 @@ func addedVariances(f *flow, q0 prior, n int) (S, SPrime []float64) {
 	return S, SPrime
 }
 
-// replacedTerms checks the variances of log p̂, S and S′ (see simplified) for the target N(0, 1), q⁰ = N(0, q²) and a
-// flow with one step and untied tempering, where ρ₀ has standard deviation s. If the flow maps q⁰ exactly to the
-// posterior, the terms of log p̂ cancel, so its variance is 0, but Var(S) = ½ and Var(S′) = 1. If the flow fits the
+// replacedTerms checks the variances of log p̂, S and S′ (see the function simplified) for the target N(0, 1), q⁰ = N(0,
+// q²) and a flow with one step and untied tempering, where ρ₀ has standard deviation s. If the flow maps q⁰ exactly to
+// the posterior, the terms of log p̂ cancel, so its variance is 0, but Var(S) = ½ and Var(S′) = 1. If the flow fits the
 // posterior badly, Var(S) can be smaller: for ε = 0.3, s = 1, α = 0.5 and q = 1, the three variances are 0.283, 0.100
 // and 0.533.
 func replacedTerms(r *report) {

@@ -61,7 +61,7 @@ const aboutReconstruct = `Draws test digits and their reconstructions. From top 
 probabilities at the mean of the variational prior, and the pixel probabilities at the positions z_0 … z_K of the flow.
 For example: mnist reconstruct -checkpoint runs/vae -o digits.png`
 
-// reconstruct runs the reconstruct command. The flow starts at z_0, a draw from q(z|x). For a VAE, it ends there.
+// reconstruct runs the reconstruct command. The flow starts at z_0, a draw from q(z|x). For a VAE, there is only z_0.
 func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var p pictureFlags
 	var folder string

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// process returns a command that starts another process, in which the function wait runs.
+// process returns a command that runs the function wait in a separate process.
 func process() *exec.Cmd {
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), "COMMAND_TEST=1")
