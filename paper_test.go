@@ -99,7 +99,7 @@ var section21 = section{"2.1", "Unbiased likelihood and evidence lower bound est
 }}
 
 // estimateIsUnbiased checks equation 1, ∫ p̂(x) q(u|x) du = p(x): the mean of p̂(x) must be p(x). The check draws p̂(x)
-// 40,000 times for each combination of a target (see targets) and a flow (see schemes, and untied tempering).
+// 40,000 times for each combination of a target (see targets) and a flow: those of schemes, and an untied one.
 func estimateIsUnbiased(r *report) {
 	r.statement("(1) eq:unbiased", "the expectation of p̂(x) is p(x)")
 	for _, target := range targets() {
@@ -1415,9 +1415,9 @@ func reverseEstimates(r *report) {
 // blindSpots checks estimates of log p(x) for three targets whose log p(x) is 0. Forward estimates use 20,000 draws
 // from q⁰. Reverse estimates use 20,000 exact draws from the posterior. Neither uses a flow. If q⁰ covers only one of
 // two modes, the forward estimate must be −log 2, and the reverse estimate 0. If q⁰ is ten times as wide as the
-// posterior, the forward estimate must be 0, and the reverse estimate above 0. Neal's funnel is v ~ N(0, 3²), x|v ~
-// N(0, eᵛ). There, no draw from q⁰ = N(0, I) reaches large v, so k̂ of the forward estimate must be large, and the
-// reverse estimate must be 0.
+// posterior, the forward estimate must be 0, and the reverse estimate above 0. The third target is Neal's funnel, v ~
+// N(0, 3²), x|v ~ N(0, eᵛ). No draw from q⁰ = N(0, I) reaches large v, so k̂ of the forward estimate must be large, and
+// the reverse estimate must be 0.
 func blindSpots(r *report) {
 	r.statement("", "forward estimates are too small if q⁰ misses a mode; reverse estimates are too large if q⁰ is wide")
 	var t tape
@@ -1518,7 +1518,7 @@ func (r *report) compare(a float64, relation string, b float64, format string, a
 	r.add(excess < 0, excess, number(a), relation, number(b), "", fmt.Sprintf(format, args...))
 }
 
-// estimate checks that mean ± se is in the given relation to want. The constant legend explains the relations.
+// estimate checks that mean ± se has the given relation to want, such as "<" (see legend).
 func (r *report) estimate(mean, se float64, relation string, want float64, format string, args ...any) {
 	z := (mean - want) / se
 	all := map[string]float64{"=": math.Abs(z) - zBound, "≤": z - zBound, "<": z + zBound, ">": zBound - z}
@@ -1622,7 +1622,8 @@ type scheme struct {
 }
 
 // schemes returns schemes without tempering, with fixed tempering and with free tempering, for each of K = 0, 1, 2 and
-// 5. For K > 1, there are two for each kind of tempering, one with the same ε in all steps and one with separate ε.
+// 5. For K > 1, there are two schemes for each kind of tempering: one uses the same ε in all steps, the other a
+// separate ε for each step.
 func schemes() (all []scheme) {
 	for _, K := range []int{0, 1, 2, 5} {
 		for _, tempering := range []string{"none", "fixed", "free"} {
@@ -1825,8 +1826,7 @@ func targets() []target {
 // gaussianMethods lists methods of each kind in section 4.1, and HVAE with untied tempering.
 var gaussianMethods = strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb")
 
-// points returns n points x [d×n] simulated from the Gaussian model, their sufficient statistics, and the true
-// parameters.
+// points returns n points x [d×n] simulated from the Gaussian model, their sufficient statistics, and the true θ.
 func points(d, n int) (x matrix, data model.Data, theta model.Theta) {
 	rng := random.Stream(11, "points", d, n)
 	x = linalg.New[float64](d, n)

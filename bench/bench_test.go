@@ -77,9 +77,9 @@ func binary(rows, cols int) linalg.Matrix[float32] {
 // columns returns a batch of columns 0 to n−1 of the data, in random order as in training.
 func columns(n int) hvae.Batch { return random.Stream(1, "columns").Perm(n) }
 
-// BenchmarkGEMM measures products of float32 matrices [m×k] and [k×n] on all cores. The sizes m×n×k are 1024×1024×1024
-// and those of two layers of the MNIST model. For three further sizes, the product is a single AVX-512 tile, and the
-// operands stay in the first-level cache.
+// BenchmarkGEMM measures products of float32 matrices [m×k] and [k×n] on all cores. The sizes m×n×k are 1024×1024×1024,
+// the sizes of two layers of the MNIST model, and three small sizes for which the product is a single AVX-512 tile and
+// the operands stay in the first-level cache.
 func BenchmarkGEMM(b *testing.B) {
 	for _, s := range []struct{ m, n, k int }{
 		{8, 48, 192}, {8, 48, 32}, {16, 16, 192}, {450, 100, 64}, {512, 100, 450}, {1024, 1024, 1024},

@@ -73,7 +73,7 @@ func visit(g Geometry, f func(y, co, tap, x int)) {
 	}
 }
 
-// far reports whether an element of got differs from the corresponding one of want by more than tolerance·max(1,
+// far reports whether an element of got differs from the corresponding element of want by more than tolerance·max(1,
 // |want|).
 func far[T linalg.Float](got, want linalg.Matrix[T], tolerance float64) bool {
 	for i, w := range want.Data {

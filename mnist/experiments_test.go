@@ -254,7 +254,8 @@ func jointChart(name string, arms map[string]arm, of statistic) plot.Chart {
 	return chart
 }
 
-// Experiment 3: All models have K leapfrog steps and L draws, and K and L are such that training costs the same.
+// Experiment 3: The models differ in the numbers of leapfrog steps K and draws L, which are chosen so that training
+// costs the same.
 func TestFlowsAgainstDrawsMatchTheResults(t *testing.T) {
 	arms := readArms(t, "draws.jsonl")
 	for name, label := range map[string]string{

@@ -1,6 +1,6 @@
 // Package data provides the images used in section 4.2 of the HVAE paper, the MNIST handwritten digits (LeCun, Cortes
 // and Burges). It downloads and reads MNIST's files, or reads other images of 28 × 28 pixels from files with the same
-// names and format. The code in synthetic.go draws images and needs no files.
+// names and format. The code in synthetic.go generates images and needs no files.
 package data
 
 import (

@@ -203,8 +203,8 @@ func TestLoadDownloadsTheMissingFile(t *testing.T) {
 	}
 }
 
-// The -data flag must take precedence over $HVAE_MNIST. Load must not create a folder that the user names but that does
-// not exist.
+// The -data flag must take precedence over $HVAE_MNIST. If the user names a folder that does not exist, Load must not
+// create it.
 func TestLoadFindsTheFolder(t *testing.T) {
 	own, typo := folder(t, map[string][]byte{train: idx(9), test: idx(2)}), filepath.Join(t.TempDir(), "typo")
 	file := filepath.Join(own, train)

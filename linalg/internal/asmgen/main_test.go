@@ -26,8 +26,9 @@ func TestCheckedInFilesAreTheOutputOfTheGenerator(t *testing.T) {
 	}
 }
 
-// TestKernelsChangeNoPointerArgument checks that kernels change no arguments except a counter in quad tiles. The
-// garbage collector may scan the arguments after a kernel has returned, and a changed pointer might be invalid.
+// TestKernelsChangeNoPointerArgument checks that kernels change no arguments, except for the counter argument of the
+// kernels for quad tiles. The garbage collector may scan the arguments after a kernel has returned, and a changed
+// pointer might be invalid.
 func TestKernelsChangeNoPointerArgument(t *testing.T) {
 	found := false
 	for name, text := range files() {

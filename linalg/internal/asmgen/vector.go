@@ -31,8 +31,8 @@ var vectorInstructions = map[string]struct {
 	"or":     {"VORPS", "orr", 0x4ea01c00},
 	"xor":    {"VXORPS", "eor", 0x6e201c00},
 
-	// d = a₀ b₀ a₁ b₁ … in each 16-byte part, where a_i and b_i are the elements of the first half (Low) or the second
-	// half (High) of this part of a and b
+	// interleave half of the elements in each 16-byte part of a and b: d = a₀ b₀ a₁ b₁ …; Low takes the first half of a
+	// part, High the second half
 	"interleaveLow":  {"VUNPCKLPS", "zip1", 0x4e803800},
 	"interleaveHigh": {"VUNPCKHPS", "zip2", 0x4e807800},
 
