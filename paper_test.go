@@ -1478,7 +1478,7 @@ type measurement struct {
 	cases                   int
 }
 
-// statement sets the claim. The argument equation is the equation's number and label, or empty.
+// statement sets the claim that the following checks test, and the number and label of its equation, or "".
 func (r *report) statement(equation, claim string) {
 	r.claim = strings.TrimSpace(equation + "  " + claim)
 }

@@ -183,7 +183,7 @@ func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
 	}
 }
 
-// The third program on a tape reuses the Var structs of the first program. A constant must not be live, even if its
+// Of three programs on a tape, the third reuses the Var structs of the first. A constant must not be live, even if its
 // struct previously held a leaf. A leaf must not depend on operands, even if its struct previously held a result.
 func TestLaterProgramsDoNotDependOnEarlierOnes(t *testing.T) {
 	var tape Tape[float64]

@@ -116,8 +116,8 @@ func (a axis) outputs(i int) (first, last int) {
 	return first, max(first, min(a.out, d/a.stride+1))
 }
 
-// A run is a sequence of pixels along an axis. One contraction processes the run (see kernels.go). The field count is
-// the number of pixels, and the field pixel is the index of the first. In a run of output pixels, [first, last) are the
+// A run is a sequence of pixels along an axis that are computed together (see kernels.go). The field count is the
+// number of pixels, and the field pixel is the index of the first. In a run of output pixels, [first, last) are the
 // taps of the first pixel. In a run of input pixels, [first, last) are the output pixels that depend on the first
 // pixel.
 type run struct{ pixel, count, first, last int }

@@ -180,8 +180,8 @@ func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []mo
 	return rows, nil
 }
 
-// table returns the text to print for the newest row, which is the last element of rows. The first row of a dimension
-// has a header before it, and the final row of a dimension has the maximum-likelihood estimate after it.
+// table returns the text to print for the newest row, which is the last element of rows. A header precedes the first
+// row of each dimension, and the maximum-likelihood estimate follows the final row.
 func (o options) table(rows []model.Outcome) (text string) {
 	n := len(rows)
 	r := rows[n-1]

@@ -68,8 +68,8 @@ func (b *Block[T]) Noise(rows, L int) *ad.Var[T] {
 	return b.Tape.Const(m)
 }
 
-// A Bound returns estimates [1×B] of a lower bound on log p_θ(x), one for each column of b, such as Sample.LogEstimate.
-// It must be safe for concurrent use, and depend only on the parameters, the columns and the random streams of b.
+// A Bound returns estimates [1×B] of a lower bound on log p_θ(x), one for each column of b (see Sample.LogEstimate). It
+// must be safe for concurrent use, and depend only on the parameters, the columns and the random streams of b.
 type Bound[T linalg.Float] func(b *Block[T]) *ad.Var[T]
 
 // row returns bound(b). It panics unless the result is [1×B].

@@ -114,7 +114,8 @@ func readCheckpoint(name string) (c model.Checkpoint, err error) {
 	return c, err
 }
 
-// begin writes the first state of a new run. For a resumed run, it writes the other files, which may be out of date.
+// begin writes the first state of a new run. For a resumed run, it writes the other files anew, because they may be out
+// of date.
 func (r *trainingRun) begin() error {
 	if r.file != nil {
 		return r.writeFiles()
@@ -186,7 +187,8 @@ func (r *trainingRun) writeFiles() error {
 
 // write writes a file of the run. Before the first state is written, the folder must not contain a state. Later, it
 // must contain the state that this process last read or wrote. Otherwise, write returns an error and changes nothing.
-// So if several processes continue a run, all but one stop with an error. Moving the folder has the same effect.
+// So if several processes continue a run, all but one stop with an error. If the run's folder is moved, the process
+// stops too.
 func (r *trainingRun) write(file string, content []byte) error {
 	return command.WriteFile(filepath.Join(r.folder, file), content, func(temporary, name string) error {
 		if r.file == nil {

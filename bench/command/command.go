@@ -83,9 +83,9 @@ func Parse(f *flag.FlagSet, description string, args []string, stdout io.Writer)
 const Temporary = ".*.tmp"
 
 // WriteFile writes data to a file. If name exists, it must be a regular file. WriteFile writes a temporary file in the
-// same folder, syncs it, and calls place to rename or link it to name. If place is os.Rename, WriteFile replaces an
-// existing file. If place is os.Link, it returns an error if the file exists. After a crash, the file has either the
-// old or the new contents.
+// same folder, syncs it, and calls place to rename or link it to name. With os.Rename as place, WriteFile replaces an
+// existing file. With os.Link, it fails if the file exists. After a crash, the file has either the old or the new
+// contents.
 func WriteFile(name string, data []byte, place func(temporary, name string) error) error {
 	if s, err := os.Lstat(name); err == nil && !s.Mode().IsRegular() {
 		return fmt.Errorf("cannot write %s: it is not a regular file", name)

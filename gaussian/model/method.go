@@ -63,7 +63,7 @@ func NewMethod(name string, data Data, rng *rand.Rand) *Method {
 //
 //	"hvae-notemp"  no further parameters; β₀ = 1
 //	"hvae"         log(1/√β₀ − 1) for fixed tempering; 1/√β₀ starts at 5
-//	"hvae-untied"  log α_k and log s; α_k starts at 5^(−1/K), and s at 5
+//	"hvae-untied"  log α_k and log s, where s is the s.d. of ρ₀; α_k starts at 5^(−1/K), and s at 5
 func NewHVAE(data Data, K int, family string) *Method {
 	const maxStepSize = 0.5 // ξ in the step size ε = ξ·sigmoid(logit)
 	inf := math.Inf(1)

@@ -43,7 +43,7 @@ const (
 	digestKey        = "sha256" // key of the digest in the metadata; older files lack it
 )
 
-// digest returns the hexadecimal SHA-256 of a text and of the argument data, the bytes after the header. The text
+// digest returns the hexadecimal SHA-256 of a text that is followed by data, the bytes after the header. The text
 // consists of a line "key=value\n" for each key of the metadata except digestKey, in the order of the keys.
 func digest(meta map[string]string, data []byte) string {
 	h := sha256.New()

@@ -72,7 +72,7 @@ func (f *formula) shift(a *value, n int) *value {
 	return f.apply(&value{operation: "shift", arguments: []*value{a}, shift: n})
 }
 
-// choose returns a in the elements where x < y, and b in all other elements, including those where x or y is NaN.
+// choose returns the elements of a where x < y, and the elements of b elsewhere, including where x or y is NaN.
 func (f *formula) choose(x, y, a, b *value) *value { return f.op("choose", x, y, a, b) }
 
 // emit emits the code of all operations. It keeps each output in its register until the end.

@@ -60,7 +60,7 @@ var instructions = map[string][2]string{
 	"RETURN": {"VZEROUPPER; RET", "RET"},
 }
 
-// code emits code in the portable assembly language, formatted as by fmt.Sprintf. Semicolons separate instructions and
+// code emits code in the portable assembly language, formatted as in fmt.Sprintf. Semicolons separate instructions and
 // labels. An operand is a constant, a register, a memory operand such as 8(a), or a kernel argument such as @steps. The
 // argument @a.stride is the stride field of the argument a.
 func (w *assembler) code(format string, args ...any) {
@@ -172,12 +172,12 @@ func (w *assembler) op(format string, args ...any) {
 	w.WriteString("\t" + strings.ReplaceAll(fmt.Sprintf(format, args...), "; ", "\n\t") + "\n")
 }
 
-// comment emits a comment, formatted as by fmt.Sprintf.
+// comment emits a comment, formatted as in fmt.Sprintf.
 func (w *assembler) comment(format string, args ...any) {
 	w.WriteString("\t// " + fmt.Sprintf(format, args...) + "\n")
 }
 
-// begin emits a comment, formatted as by fmt.Sprintf, and the TEXT directive of a kernel.
+// begin emits a comment, formatted as in fmt.Sprintf, and the TEXT directive of a kernel.
 func (w *assembler) begin(name, comment string, args ...any) {
 	w.kernels = append(w.kernels, name)
 	fmt.Fprintf(w, "\n// "+comment+"\n", args...)

@@ -171,7 +171,7 @@ func (w *assembler) multiply(f, b, c int) {
 }
 
 // loadVectors emits code that prepares access to the vectors of the operand b or c: it loads the strides between them
-// or, in a quad tile, the offsets of the groups.
+// or, in a quad tile, the offsets of the groups of columns.
 func (w *assembler) loadVectors(operand string, s shape, kind tileKind) {
 	if kind != quad {
 		w.loadStride(operand+"Vector", "vector", s.vectors)

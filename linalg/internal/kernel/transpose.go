@@ -45,8 +45,8 @@ func transposeSIMD[T Float](k transposeKernel, dst, a []T, rows, cols int) {
 	size := rows * cols
 	chunk := max(1, 4096/size) * size // elements of as many matrices as fit into the first-level cache, at least one
 	type span struct{ first, count int }
-	// Of the rows, the first span contains bands that do not overlap. If rows remain, the second span contains one more
-	// band, which overlaps the first span. Otherwise, it is empty. The spans of quads do the same for columns.
+	// The first span of rows consists of bands that do not overlap. If rows remain, the second span is one more band,
+	// which overlaps the first span. Otherwise, it is empty. Columns are divided into spans of quads in the same way.
 	bands := [2]span{{0, rows / k.rows}, {rows - k.rows, min(1, rows%k.rows)}}
 	quads := [2]span{{0, cols / 4}, {cols - 4, min(1, cols%4)}}
 	for lo := 0; lo < len(a); lo += chunk {
