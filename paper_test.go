@@ -743,9 +743,8 @@ func addedVariances(f *flow, q0 prior, n int) (S, SPrime []float64) {
 
 // replacedTerms checks the variances of log p̂, S and S′ (see the function simplified) for the target N(0, 1), q⁰ = N(0,
 // q²) and a flow with one step and untied tempering, where ρ₀ has standard deviation s. If the flow maps q⁰ exactly to
-// the posterior, the terms of log p̂ cancel, so its variance is 0, but Var(S) = ½ and Var(S′) = 1. If the flow fits the
-// posterior badly, Var(S) can be smaller: for ε = 0.3, s = 1, α = 0.5 and q = 1, the three variances are 0.283, 0.100
-// and 0.533.
+// the posterior, the terms of log p̂ cancel, so its variance is 0, but Var(S) = ½ and Var(S′) = 1. If the flow fits
+// badly, Var(S) can be smaller: for ε = 0.3, s = 1, α = 0.5 and q = 1, the three variances are 0.283, 0.100 and 0.533.
 func replacedTerms(r *report) {
 	r.statement("", "if p̂ = p in every draw, the variance grows by ½ per dimension if the mean replaces ½γ₀ᵀγ₀ (S), "+
 		"and by another ½ if the mean replaces ½εᵀε (S′)")
@@ -1143,7 +1142,8 @@ func networks(r *report) {
 
 // vaeBound checks that "HVAE on top of the base convolutional VAE" with K = 0 is the VAE. For the same noise ϵ, log p̂
 // must be equal to log p(x, z₀) − log q⁰(z₀) with z₀ = μ(x) + Σ^½(x)·ϵ. The ELBO estimate of the VAE must be log
-// p(x|z₀) − KL(N(μ, Σ) ‖ N(0, I)). The divergence KL is the mean of log q⁰(z₀) − log p(z₀), and replaces it.
+// p(x|z₀) − KL(N(μ, Σ) ‖ N(0, I)). In this estimate, the mean of log q⁰(z₀) − log p(z₀), which is KL, replaces the
+// difference itself.
 func vaeBound(r *report) {
 	r.statement("", "z₀ = μ + Σ^½·ε, and HVAE with K = 0 is the VAE")
 	const draws = 100
@@ -1350,8 +1350,7 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow, and evidence
 // (z_K, ρ_K) is normal with covariance AAᵀ (see affineMap). Let q_j and sd_j be the standard deviations of q⁰ and of
 // the posterior in dimension j. Then det(AAᵀ) must be Π q_j², and the gap log p(x) − E[log p̂(x)] must be above the
 // limit ℓ(exp(ΔH/ℓ) − 1) − ΔH (see hvae.Tempering), where ΔH is H(q⁰) − H(p(z|x)) = Σ_j log(q_j/sd_j). The entropies of
-// (z₀, γ₀) and (z_K, ρ_K) are equal for all targets: scaling γ₀ multiplies volumes by Π α_k^−ℓ, and the flow multiplies
-// them by Π α_k^ℓ.
+// (z₀, γ₀) and (z_K, ρ_K) are equal for all targets: scaling γ₀ multiplies volumes by Π α_k^−ℓ, which the flow undoes.
 func tiedEntropy(r *report) {
 	r.statement("", "tied tempering keeps the entropy: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)), for every K, ε and α; so, "+
 		"if the posterior is normal, the gap is at least ℓ(exp(ΔH/ℓ) − 1) − ΔH")
@@ -1463,7 +1462,8 @@ func blindSpots(r *report) {
 const zBound = 4.5
 
 // A report prints a claim of the paper and the measurements that check it, and fails the test if a measurement does not
-// confirm the claim. In most methods, format and args form the name of the quantity, or "case: quantity".
+// confirm the claim. Most methods take the name of the measured quantity as format and args, like fmt.Sprintf. The name
+// may begin with a case: "case: quantity".
 type report struct {
 	t              *testing.T
 	printed, claim string         // printed is the statement as printed in the paper, if it does not hold

@@ -114,8 +114,8 @@ func readCheckpoint(name string) (c model.Checkpoint, err error) {
 	return c, err
 }
 
-// begin writes the first state of a new run. For a resumed run, it writes the other files anew, because they may be out
-// of date.
+// begin writes the first state of a new run. For a resumed run, it rewrites all files except the state, because they
+// may be out of date.
 func (r *trainingRun) begin() error {
 	if r.file != nil {
 		return r.writeFiles()

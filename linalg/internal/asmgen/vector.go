@@ -95,7 +95,8 @@ func (w *assembler) word(code uint32, format string, args ...any) {
 	w.op("WORD $0x%08x // %s", code, fmt.Sprintf(format, args...))
 }
 
-// vectorMemory emits d = a ∘ b for the vector b at an address. On arm64, it first loads b into vector register temp.
+// vectorMemory emits the named instruction d = a ∘ b for registers d and a and the vector b at an address. On arm64, it
+// first loads b into vector register temp.
 func (w *assembler) vectorMemory(name string, a int, b address, d, temp int) {
 	if w.architecture == amd64 {
 		w.op("%s %s, %s, %s", w.typed(vectorInstructions[name].amd64), w.memory(b), w.v(a), w.v(d))
