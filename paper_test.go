@@ -1471,7 +1471,7 @@ type report struct {
 	failed         bool
 }
 
-// A measurement records the check of one quantity. If there are several cases, it keeps the one closest to failing.
+// A measurement records the result of checking one quantity. Of several cases, it keeps the one closest to failing.
 type measurement struct {
 	quantity, result, where string
 	excess                  float64 // a larger excess is nearer to failing

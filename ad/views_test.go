@@ -15,7 +15,7 @@ type linear struct {
 	coef [][]float64 // for each element, in row-major order, the coefficients of the leaf's elements
 }
 
-// values computes the elements of l.v from the coefficients, for a leaf with elements x.
+// values returns the elements that l.v must have if the leaf has the elements x. It uses the coefficients of l.
 func (l linear) values(x []float64) []float64 {
 	y := make([]float64, len(l.coef))
 	for e, c := range l.coef {

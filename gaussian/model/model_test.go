@@ -143,7 +143,7 @@ func TestStatisticsAvoidCancellation(t *testing.T) {
 	if want := (Data{3, []float64{0.5, 1e8 + 0.5}, []float64{0.5, 0.5}}); !reflect.DeepEqual(data, want) {
 		t.Errorf("the statistics are %v, want %v", data, want)
 	}
-	// For a small scatter S, the maximum-likelihood variance approaches S/(N−1).
+	// For a small scatter S, the maximum-likelihood variance is close to S/(N−1).
 	best := Data{N: 10_000, Mean: []float64{0}, Scatter: []float64{1e-20}}.MaximumLikelihood()
 	if v := best.Sigma[0] * best.Sigma[0]; !(math.Abs(v/(1e-20/9999)-1) <= 1e-12) {
 		t.Errorf("σ² is %v, want 10⁻²⁰/9999", v)

@@ -64,7 +64,7 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 	forward := func(s []float64) []float64 { return apply(s, (*hvae.Flow[float64]).Forward) }
 	for _, s := range orNormal(points, 1, 2*dims) {
 		end := linalg.Column(forward(s)...)
-		// The factor 1 + 10⁻⁹h imitates rounding errors. If Inverse amplifies them, compare reports an error.
+		// The factor 1 + 10⁻⁹h simulates rounding errors. If Inverse amplifies them, compare reports an error.
 		if err := compare("H⁻¹(H(z, ρ))", s, s, func(h float64) []float64 {
 			moved := end.Clone()
 			linalg.Scale(moved, 1+1e-9*h, end)

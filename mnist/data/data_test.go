@@ -52,7 +52,7 @@ func folder(t *testing.T, files map[string][]byte) (path string) {
 	return path
 }
 
-// In all tests, idx(9) and idx(2) are accepted as MNIST's training and test files, with nine and two images.
+// In all tests, idx(9) and idx(2), which contain nine and two images, are accepted as MNIST's training and test files.
 func init() {
 	trainFile.digest, testFile.digest = digestOf(idx(9)), digestOf(idx(2))
 	mnistDigest = digestOf(append(idx(9), idx(2)...))

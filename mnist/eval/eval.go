@@ -71,7 +71,7 @@ type Options struct {
 	Samples int    // number of importance samples for each image
 	Runs    int
 
-	// Settings of annealed importance sampling (hvae.AIS). AIS does not use the flow, so it is an independent check.
+	// Settings for annealed importance sampling (hvae.AIS). AIS does not use the flow, so it is an independent check.
 	Steps  int // K, the number of steps from the encoder's variational prior to the posterior
 	Chains int // number of Markov chains for each image; if it is 0, no bounds are computed
 }

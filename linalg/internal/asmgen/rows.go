@@ -151,9 +151,9 @@ func (w *assembler) addColumns(n int) {
 		w.addFourColumns()
 		return
 	}
-	// With two lanes, the loop below has two iterations, and in iteration s, register p + i holds the products of row
-	// 2s + i. With four lanes, there is one iteration, and the two halves of register p + i hold the products of rows i
-	// and i + 2.
+	// In each iteration of the loop below, registers p and p + 1 (i = 0 and 1) hold products. With two lanes, there are
+	// two iterations, and in iteration s, register p + i holds the products of row 2s + i. With four lanes, there is
+	// one iteration, and the halves of register p + i hold the products of rows i and i + 2.
 	const p, a, temp, column = 2, 4, 5, 6
 	load := func(part, row string, i, r int) {
 		w.setVectors(8, n)
