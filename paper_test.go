@@ -99,7 +99,7 @@ var section21 = section{"2.1", "Unbiased likelihood and evidence lower bound est
 }}
 
 // estimateIsUnbiased checks equation 1, ∫ p̂(x) q(u|x) du = p(x): the mean of p̂(x) must be p(x). The check draws p̂(x)
-// 40,000 times for each combination of a target (see targets) and a flow: those of schemes, and an untied one.
+// 40,000 times for each target (see targets) and each flow (see schemes). One more flow has untied tempering.
 func estimateIsUnbiased(r *report) {
 	r.statement("(1) eq:unbiased", "the expectation of p̂(x) is p(x)")
 	for _, target := range targets() {

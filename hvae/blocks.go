@@ -126,9 +126,9 @@ func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, b
 	return mean, values, err
 }
 
-// Evidence estimates the evidence of a single target from n draws of logEstimate, such as Sample.LogEstimate. A draw
-// whose log p̂ is NaN counts as p̂ = 0; see Evidence.Diverged. Evidence returns an error if ctx is done before all draws
-// are computed, or if the estimate is infinite or NaN, for example because a standard deviation is 0.
+// Evidence estimates the evidence of a single target from n draws of logEstimate, such as Sample.LogEstimate. Draws
+// with log p̂ = NaN count as p̂ = 0; see Evidence.Diverged. Evidence returns an error if ctx is done early, or if the
+// estimate is infinite or NaN, for example because a standard deviation is 0.
 func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEstimate Bound[T]) (Evidence, error) {
 	_, logs, err := e.Evaluate(ctx, Draws(n), seed, logEstimate)
 	if ctx.Err() != nil {
@@ -136,7 +136,7 @@ func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEsti
 	}
 	evidence := ImportanceEstimate(logs)
 	if infinite(evidence.Log) {
-		return evidence, fmt.Errorf("the estimate is %v, and %d of %d draws diverged: %w", evidence.Log, evidence.Diverged, n, err)
+		return evidence, fmt.Errorf("the estimate is %v (diverged draws: %d): %w", evidence.Log, evidence.Diverged, err)
 	}
 	return evidence, nil
 }

@@ -33,8 +33,7 @@ func parameter[T linalg.Float](values ...T) (ps hvae.Params[T]) {
 	return ps
 }
 
-// sampled returns the bound −½‖θ − ε‖² with noise ε ~ N(0, I) for each column, where θ is the parameter theta [n×1].
-// The gradient of the bound depends on the noise.
+// sampled returns the bound −½‖θ − ε‖², where θ is the parameter theta [n×1], and ε ~ N(0, I) the noise of a column.
 func sampled(theta *hvae.Param[float64]) hvae.Bound[float64] {
 	return func(b *hvae.Block[float64]) *ad.Var[float64] {
 		r := ad.Sub(b.Var(theta), b.Noise(theta.Value.Rows, 1))

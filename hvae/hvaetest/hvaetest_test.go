@@ -26,7 +26,8 @@ func (t studentT) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 func ExampleTestTarget() {
 	fmt.Println(hvaetest.TestTarget(newStudentT(1), 2))
 	fmt.Println(hvaetest.TestFlow(func(t *ad.Tape[float64]) *hvae.Flow[float64] {
-		return &hvae.Flow[float64]{Target: newStudentT(1)(t), K: 3, StepSize: t.Fill(1, 2, 0.3), Tempering: hvae.FixedTempering(3, t.Scalar(1.4))}
+		tempering := hvae.FixedTempering(3, t.Scalar(1.4))
+		return &hvae.Flow[float64]{Target: newStudentT(1)(t), K: 3, StepSize: t.Fill(1, 2, 0.3), Tempering: tempering}
 	}, 2))
 	// Output:
 	// <nil>

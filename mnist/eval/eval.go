@@ -178,7 +178,7 @@ func (e Evaluation) String() string {
 	if e.Diverged > 0 {
 		s += fmt.Sprintf("%d samples have diverged\n", e.Diverged)
 	}
-	if e.Samples < 100 {
+	if !finite(e.HeavyTails) {
 		s += "tail shape of the importance weights: needs at least 100 samples\n"
 	} else {
 		s += fmt.Sprintf("tail shape of the importance weights %.2f, above %.3g for %.0f %% of the images\n",
