@@ -9,7 +9,6 @@ import (
 	"image/png"
 	"io"
 	"math"
-	"math/rand/v2"
 	"os"
 
 	"hvae/ad"
@@ -78,7 +77,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if p.n > set.Test.Len() {
 		return command.Usage("invalid value %d for flag -n: there are %d test images", p.n, set.Test.Len())
 	}
-	x := linalg.New[float32](data.Side*data.Side, p.n)
+	x := linalg.New[float32](data.Pixels, p.n)
 	for i := range p.n {
 		data.Binarise(x, i, set.Test.Image(i), random.Stream(p.seed, "mnist reconstruct pixels", i))
 	}
@@ -87,8 +86,8 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	images := t.Const(x)
 	rng := random.Stream(p.seed, "mnist reconstruct")
 	mean, std := network.Encode(images)
-	epsilon := noise(&t, rng, c.Config.Latent, p.n)
-	gamma0 := noise(&t, rng, c.Config.Latent, p.n)
+	epsilon := network.Noise(&t, rng, p.n)
+	gamma0 := network.Noise(&t, rng, p.n)
 	start := network.Draw(images, mean, std, epsilon, gamma0).Start
 	rows := []linalg.Matrix[float32]{x, ad.Sigmoid(network.Decode(mean)).Value}
 	for _, s := range network.Flow(images).Path(start) {
@@ -100,16 +99,9 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 // samples returns a PNG with the pixel probabilities of n images drawn from a model.
 func samples(c model.Checkpoint, n int, seed uint64) []byte {
 	var t ad.Tape[float32]
-	z := noise(&t, random.Stream(seed, "mnist sample"), c.Config.Latent, n)
+	z := c.Noise(&t, random.Stream(seed, "mnist sample"), n)
 	x := ad.Sigmoid(c.Const(&t).Decode(z)).Value
 	return contact(int(math.Ceil(math.Sqrt(float64(n)))), x)
-}
-
-// noise returns draws [rows×cols] from N(0, I).
-func noise(t *ad.Tape[float32], rng *rand.Rand, rows, cols int) *ad.Var[float32] {
-	m := t.Matrix(rows, cols)
-	random.FillNormal(rng, m)
-	return t.Const(m)
 }
 
 // contact returns a PNG of a contact sheet with the given number of digits per row. Each column of the matrices [784×n]

@@ -267,13 +267,13 @@ func TestRowsMatchTheirNames(t *testing.T) {
 		"hvae-k5-fixed-shared": {Kind: "hvae", K: 5, Tempering: "fixed", Latent: 64},
 		"hvae-k10-free-varied": {Kind: "hvae", K: 10, Tempering: "free", VaryEps: true, Latent: 64},
 	} {
-		if c, err := parseRow(model.Defaults().Config, name); c != want || err != nil {
-			t.Errorf("the row %s has the model %+v (%v)", name, c, err)
+		if s, err := parseRow(name); s.Config != want || err != nil {
+			t.Errorf("the row %s has the model %+v (%v)", name, s.Config, err)
 		}
 	}
 	for _, name := range []string{"", "hvae", "vae-k1-none", "hvae-k0-none", "hvae-k1-none-shared", "hvae-k5-free", "hvae-k05-free-varied", "vae-l0"} {
-		if c, err := parseRow(model.Defaults().Config, name); err == nil {
-			t.Errorf("parseRow accepts %q as %v", name, c)
+		if s, err := parseRow(name); err == nil {
+			t.Errorf("parseRow accepts %q as %v", name, s.Config)
 		}
 	}
 }

@@ -85,12 +85,14 @@ func table(_ context.Context, args []string, stdout, stderr io.Writer) error {
 func published() (results []result) {
 	for line := range strings.Lines(publishedCSV) {
 		r := result{protocol: publishedName}
+		var seed uint64
 		var elboSD, nllSD float64 // over evaluations
 		fields := strings.ReplaceAll(line, ",", " ")
-		n, _ := fmt.Sscan(fields, &r.row, &r.Settings.Seed, &r.epochs, &r.ELBO, &elboSD, &r.NLL, &nllSD)
+		n, _ := fmt.Sscan(fields, &r.row, &seed, &r.epochs, &r.ELBO, &elboSD, &r.NLL, &nllSD)
 		if n == 7 { // not the header
 			r.ELBO = -r.ELBO
-			r.Settings.Config, _ = parseRow(model.Defaults().Config, r.row)
+			r.Settings, _ = parseRow(r.row)
+			r.Settings.Seed = seed
 			results = append(results, r)
 		}
 	}
@@ -100,9 +102,10 @@ func published() (results []result) {
 // rowName matches the names of rows.
 var rowName = regexp.MustCompile(`^(?:vae(?:-([lm])([1-9]\d{0,2}))?|hvae-k([1-9]\d*)-(none|fixed|free|untied)(-shared|-varied)?)$`)
 
-// parseRow returns the configuration c with the model settings of the named row, such as vae, hvae-k1-none or
-// hvae-k10-free-varied. If K > 1, the name ends in shared (all steps have the same ε) or varied (each has its own).
-func parseRow(c model.Config, name string) (model.Config, error) {
+// parseRow returns the settings of the named row, such as vae, hvae-k1-none or hvae-k10-free-varied. If K > 1, the name
+// ends in shared (all steps have the same ε) or varied (each has its own).
+func parseRow(name string) (model.Settings, error) {
+	c := model.Defaults()
 	if m := rowName.FindStringSubmatch(name); m != nil {
 		c.Kind, _, _ = strings.Cut(name, "-")
 		c.Importance = m[1] == "l"
@@ -147,8 +150,7 @@ func readResult(folder string) (r result, err error) {
 	}
 	s := r.Settings
 	r.row = strings.TrimSuffix(filepath.Base(folder), fmt.Sprintf("-%d", s.Seed))
-	want := model.Defaults()
-	want.Config, err = parseRow(want.Config, r.row)
+	want, err := parseRow(r.row)
 	want.Seed, want.Epochs, want.Data, want.Recompute = s.Seed, s.Epochs, s.Data, s.Recompute // may differ
 	switch {
 	case s == (model.Settings{}):

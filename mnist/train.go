@@ -65,10 +65,8 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return command.Usage("-out is missing: specify a folder for the run's files")
 	}
 	if *row != "" {
-		defaults := model.Defaults()
-		config, err := parseRow(defaults.Config, *row)
+		defaults, err := parseRow(*row)
 		if err == nil {
-			defaults.Config = config
 			s, err = changed(defaults, f, append(mayChange, "seed", "train", "batch"))
 		}
 		if err != nil {

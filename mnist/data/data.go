@@ -28,19 +28,20 @@ import (
 	"hvae/linalg/random"
 )
 
-// Side is the width and the height of an image in pixels.
-const Side = 28
-
-const pixels = Side * Side
+// An image has Side rows and Side columns of pixels.
+const (
+	Side   = 28
+	Pixels = Side * Side
+)
 
 // Images are grey-scale images of Side × Side bytes each, row by row. A byte is 0 for paper and 255 for ink.
 type Images struct{ Pixels []byte }
 
 // Len returns the number of images.
-func (s Images) Len() int { return len(s.Pixels) / pixels }
+func (s Images) Len() int { return len(s.Pixels) / Pixels }
 
 // Image returns the pixels of image i.
-func (s Images) Image(i int) []byte { return s.Pixels[i*pixels : (i+1)*pixels] }
+func (s Images) Image(i int) []byte { return s.Pixels[i*Pixels : (i+1)*Pixels] }
 
 // A Set is a dataset. SHA256 is the SHA-256, in hexadecimal, of the decompressed training file followed by the
 // decompressed test file, as printed by zcat train-images-idx3-ubyte.gz t10k-images-idx3-ubyte.gz | sha256sum.
@@ -133,7 +134,7 @@ func MeanLogit(images Images, indices []int) float64 {
 		for _, v := range images.Image(i) {
 			total += int(v)
 		}
-		if m := float64(total) / (255 * pixels); m > 0 && m < 1 {
+		if m := float64(total) / (255 * Pixels); m > 0 && m < 1 {
 			sum += math.Log(m / (1 - m))
 			n++
 		}
@@ -195,9 +196,9 @@ func parse(b []byte) (Images, error) {
 			return Images{}, err
 		}
 	}
-	n := len(b) / pixels
+	n := len(b) / Pixels
 	h := header(n)
-	if n == 0 || len(b) != len(h)+n*pixels || !bytes.HasPrefix(b, h) {
+	if n == 0 || len(b) != len(h)+n*Pixels || !bytes.HasPrefix(b, h) {
 		return Images{}, fmt.Errorf("%d bytes, beginning with % x, are not a complete IDX file of images of %d×%d bytes",
 			len(b), b[:min(len(b), len(h))], Side, Side)
 	}

@@ -25,7 +25,7 @@ const train, test = "train-images-idx3-ubyte", "t10k-images-idx3-ubyte"
 // idx returns an IDX file with n < 256 images of arbitrary pixels.
 func idx(n int) []byte {
 	b := []byte{0, 0, 8, 3, 0, 0, 0, byte(n), 0, 0, 0, Side, 0, 0, 0, Side}
-	for i := range n * pixels {
+	for i := range n * Pixels {
 		b = append(b, byte(i*i>>3))
 	}
 	return b
@@ -244,8 +244,8 @@ func TestSyntheticImagesAreReproducible(t *testing.T) {
 }
 
 func TestMeanLogitIgnoresBlankImages(t *testing.T) {
-	images := Images{make([]byte, 3*pixels)} // the fractions of ink are 0, 1/4 and 3/4
-	for i := range pixels {
+	images := Images{make([]byte, 3*Pixels)} // the fractions of ink are 0, 1/4 and 3/4
+	for i := range Pixels {
 		images.Image(1 + min(i%4, 1))[i] = 255
 	}
 	for i, want := range []float64{math.Log(1. / 3), 0} { // mean logits of images 0 and 1, and of images 1 and 2

@@ -12,7 +12,7 @@ import (
 // synthetic returns 2,400 training images and 400 test images of digit-like shapes. The images are always the same.
 var synthetic = sync.OnceValue(func() Set {
 	set := Set{Name: Synthetic, Folder: Synthetic}
-	set.Train, set.Test = Images{make([]byte, 2400*pixels)}, Images{make([]byte, 400*pixels)}
+	set.Train, set.Test = Images{make([]byte, 2400*Pixels)}, Images{make([]byte, 400*Pixels)}
 	for purpose, images := range map[string]Images{"synthetic train": set.Train, "synthetic test": set.Test} {
 		for i := range images.Len() {
 			draw(images.Image(i), random.Stream(1, purpose, i))

@@ -13,8 +13,6 @@ import (
 	"hvae/mnist/model"
 )
 
-const pixels = data.Side * data.Side
-
 type matrix = linalg.Matrix[float32]
 
 type estimator struct {
@@ -38,7 +36,7 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 	if e.Set == nil {
 		x, z = Simulate(e.model, stream("mnist eval simulated"))
 	} else {
-		x = linalg.New[float32](pixels, 1)
+		x = linalg.New[float32](data.Pixels, 1)
 		data.Binarise(x, 0, e.Set.Test.Image(image), stream("mnist eval pixels"))
 	}
 	logs, err := e.importance(ctx, t, x, matrix{}, stream("mnist eval noise"))
@@ -78,13 +76,13 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 // Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n], so each column of z is an exact draw from the
 // posterior p_θ(z|x). Column j uses the random numbers of streams[j].
 func Simulate(c model.Checkpoint, streams ...*rand.Rand) (x, z matrix) {
-	x, z = linalg.New[float32](pixels, len(streams)), linalg.New[float32](c.Config.Latent, len(streams))
+	x, z = linalg.New[float32](data.Pixels, len(streams)), linalg.New[float32](c.Config.Latent, len(streams))
 	for j, rng := range streams {
 		random.FillNormalColumn(rng, z, j)
 	}
 	var t ad.Tape[float32]
 	probabilities := ad.Sigmoid(c.Const(&t).Decode(t.Const(z))).Value
-	for i := range pixels {
+	for i := range data.Pixels {
 		for j, rng := range streams {
 			if rng.Float32() < probabilities.At(i, j) {
 				x.Row(i)[j] = 1
@@ -106,19 +104,15 @@ func (e *estimator) importance(ctx context.Context, t *ad.Tape[float32], x, z ma
 		}
 		t.Reset()
 		n := min(atOnce, e.Samples-len(logs))
-		noise := func() *ad.Var[float32] {
-			m := t.Matrix(e.model.Config.Latent, n)
-			random.FillNormal(rng, m)
-			return t.Const(m)
-		}
 		network := e.model.Const(t)
 		var sample hvae.Sample[float32]
 		if z.Cols == 0 {
-			epsilon, gamma0 := noise(), noise()
+			epsilon := network.Noise(t, rng, n)
+			gamma0 := network.Noise(t, rng, n)
 			sample = network.Draw(t.Const(x), t.Const(mean), t.Const(std), epsilon, gamma0)
 		} else {
 			prior := hvae.DiagonalNormal[float32]{Mean: t.Const(mean), SD: t.Const(std)}
-			sample = hvae.ReverseHIS(network.Flow(t.Const(x)), prior, t.Const(repeat(z, n)), noise())
+			sample = hvae.ReverseHIS(network.Flow(t.Const(x)), prior, t.Const(repeat(z, n)), network.Noise(t, rng, n))
 		}
 		for _, v := range sample.LogEstimate().Value.Data {
 			logs = append(logs, float64(v))
@@ -169,7 +163,7 @@ func (e *estimator) tune(ctx context.Context) (err error) {
 		x, _ = Simulate(e.model, e.streams(n, "mnist ais tuning simulated")...)
 	} else {
 		_, validation := data.Split(e.Set.Train, e.model.Seed)
-		x = linalg.New[float32](pixels, min(n, len(validation)))
+		x = linalg.New[float32](data.Pixels, min(n, len(validation)))
 		for j, i := range validation[:x.Cols] {
 			data.Binarise(x, j, e.Set.Train.Image(i), random.Stream(e.Seed, "mnist ais tuning pixels", i))
 		}

@@ -35,12 +35,12 @@ var vae = model.Config{Kind: "vae", Tempering: "none", Latent: 3}
 // Step sizes must be tuned on validation images, not on the evaluated images.
 func TestStepSizesAreTunedOnValidationImages(t *testing.T) {
 	tuned := func(validation, others byte) []float64 {
-		images := func(n int) data.Images { return data.Images{Pixels: bytes.Repeat([]byte{others}, n*pixels)} }
+		images := func(n int) data.Images { return data.Images{Pixels: bytes.Repeat([]byte{others}, n*data.Pixels)} }
 		set := &data.Set{Train: images(12), Test: images(2)}
 		e := &estimator{model: checkpoint(vae), Options: Options{Set: set, Steps: 2}}
 		_, indices := data.Split(set.Train, e.model.Seed)
 		for _, i := range indices {
-			copy(set.Train.Image(i), bytes.Repeat([]byte{validation}, pixels))
+			copy(set.Train.Image(i), bytes.Repeat([]byte{validation}, data.Pixels))
 		}
 		if err := e.tune(t.Context()); err != nil {
 			t.Fatal(err)

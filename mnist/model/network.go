@@ -1,10 +1,13 @@
 package model
 
 import (
+	"math/rand/v2"
+
 	"hvae/ad"
 	"hvae/conv"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // Flow returns the Hamiltonian flow for images x [784×B].
@@ -81,6 +84,13 @@ func (n *Network[T]) VAEBound(x, epsilon *ad.Var[T]) *ad.Var[T] {
 func repeat[T linalg.Float](v *ad.Var[T], L int) *ad.Var[T] {
 	elements := v.Rows() * v.Cols()
 	return ad.Reshape(ad.BroadcastTo(ad.Reshape(v, elements, 1), elements, L), v.Rows(), v.Cols()*L)
+}
+
+// Noise returns n draws [ℓ×n] from N(0, I) on the tape t.
+func (n *Network[T]) Noise(t *ad.Tape[T], rng *rand.Rand, draws int) *ad.Var[T] {
+	m := t.Matrix(n.Config.Latent, draws)
+	random.FillNormal(rng, m)
+	return t.Const(m)
 }
 
 // Draw runs Algorithm 1 for images x [784×B], with mean and std [ℓ×B] from Encode, and noise ε and γ₀ [ℓ×B]. If x, mean
