@@ -1375,8 +1375,8 @@ func tiedEntropy(r *report) {
 	}
 }
 
-// untiedOptimum checks that a flow with untied tempering can give p̂(x) = p(x) in every draw. In dimensions 1, 2 and 3,
-// the standard deviation of q⁰ is 0.5, 3 and 100 times the posterior's. The check makes 100 draws in each direction.
+// untiedOptimum checks that a flow with untied tempering can give p̂(x) = p(x) in every draw. In the three dimensions,
+// the standard deviation of q⁰ is 0.5, 3 and 100 times the posterior's. There are 100 forward and 100 reverse draws.
 func untiedOptimum(r *report) {
 	r.statement("",
 		"untied tempering, K = 1, ε = √2·σ_posterior, s = 1/√2, α = √2/r per dimension: p̂(x) = p(x) in every draw")
@@ -1478,7 +1478,7 @@ type measurement struct {
 	cases                   int
 }
 
-// statement sets the claim that the following checks test, and the number and label of its equation, or "".
+// statement sets the claim that the following checks test. The argument equation is "" or the claim's equation number.
 func (r *report) statement(equation, claim string) {
 	r.claim = strings.TrimSpace(equation + "  " + claim)
 }
@@ -1529,7 +1529,7 @@ func (r *report) estimate(mean, se float64, relation string, want float64, forma
 	r.add(known && excess <= 0, excess, measured, relation, number(want), deviation, fmt.Sprintf(format, args...))
 }
 
-// draws checks that the mean of the independent draws is in the given relation to want.
+// draws compares the mean of independent draws with want. It calls estimate with the mean and its standard error.
 func (r *report) draws(draws []float64, relation string, want float64, format string, args ...any) {
 	mean, se := linalg.MeanSE(draws)
 	r.estimate(mean, se, relation, want, format, args...)
@@ -1718,7 +1718,7 @@ func drawWithNoise(t *tape, f *flow, q0 prior, n int, rng *rand.Rand) (
 	return hvae.HIS(f, q0, epsilon, gamma0), epsilon, gamma0
 }
 
-// logEstimates returns n draws of log p̂ (a multiple of 500) with the flow of scheme s and variationalPrior as q⁰.
+// logEstimates returns n draws of log p̂ for scheme s and q⁰ = variationalPrior. The number n must be a multiple of 500.
 func logEstimates(s scheme, target target, n int, seed uint64) (all []float64) {
 	rng := random.Stream(seed, s.String())
 	var t tape

@@ -130,8 +130,9 @@ func outputRuns(dst []run, a axis, lo, hi int) []run { return runs(dst, lo, hi, 
 // apart. From each pixel of a run to the next, the range of output pixels that depend on the pixel moves by one.
 func inputRuns(dst []run, a axis, lo, hi int) []run { return runs(dst, lo, hi, a.stride, 1, a.outputs) }
 
-// runs implements outputRuns and inputRuns. A run is a maximal sequence of pixels i, i + distance, i + 2·distance, …
-// between lo and hi−1. From each pixel of a run to the next, both results of rangeOf increase by shift.
+// runs divides pixels lo to hi−1 into runs and appends the runs to dst. The pixels of a run are i, i + distance, i +
+// 2·distance, and so on. For each next pixel, the two results of rangeOf are larger by shift. Each run is as long as
+// possible.
 func runs(dst []run, lo, hi, distance, shift int, rangeOf func(pixel int) (first, last int)) []run {
 	for start := lo; start < min(lo+distance, hi); start++ {
 		begin := len(dst)

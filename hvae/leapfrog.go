@@ -34,8 +34,8 @@ func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s state[T], last 
 	return s
 }
 
-// recomputed returns leapfrog(target, e, s, true), but the tape keeps only one matrix for the step. This matrix
-// contains the new z, ρ and ∇U(z), with ℓ rows each, and log p_θ(x, z), with one row.
+// recomputed is like leapfrog(target, e, s, true), but keeps only one matrix on the tape: the new z, ρ and ∇U(z), with
+// ℓ rows each, and log p_θ(x, z), with one row. The backward pass recomputes the rest.
 func recomputed[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state[T] {
 	n := s.Z.Rows()
 	y := ad.Recomputed(func(v []*ad.Var[T]) *ad.Var[T] {

@@ -160,7 +160,7 @@ func TestRestoreRejectsStatesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// Noise must depend only on the seed, the step and the column's position in the batch, and differ if one of them does.
+// Noise must depend on the seed, the step and the column's position in the batch, and on nothing else.
 func TestNoiseIsSeparateForColumnsStepsSeedsAndEvaluations(t *testing.T) {
 	const n = 7
 	run := func(seed uint64, procs, blockSize, L int) (noise []float64) {

@@ -26,7 +26,7 @@ import (
 // a stride is negative.
 type Contraction[T Float] = kernel.Contraction[T]
 
-// A Segment of a Contraction holds the indices at which A_s and B_{s,0} start in the slices A and B.
+// A Segment holds the indices of the first elements of A_s and B_{s,0} in the slices A and B of a Contraction.
 type Segment = kernel.Segment
 
 // The functions below compute the products of a dense layer Y = W·X + b. Affine computes Y. If δ is the gradient with

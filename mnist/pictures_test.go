@@ -17,7 +17,7 @@ func pixels(t *testing.T, elem ...string) *image.Gray {
 	return p.(*image.Gray)
 }
 
-// The program must draw the pictures in README.md again. The folder testdata/digits contains the first few test images
+// The program must reproduce the pictures in README.md. The folder testdata/digits contains the first few test images
 // of MNIST.
 func TestPicturesAreReproducible(t *testing.T) {
 	for name, args := range map[string]string{
