@@ -60,9 +60,9 @@ func convRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo, h
 	}
 }
 
-// A line is a row or a column of pixels. A linalg.Contraction can compute a line, with one group for each pixel. From
-// one pixel to the next, the position of the result in Contraction.C increases by cStride, and the starts of the
-// segments in Contraction.B increase by bStride.
+// A line is a row or a column of pixels. A single linalg.Contraction computes a whole line. Each pixel of the line is a
+// group of the contraction. From one pixel to the next, the position of the result in Contraction.C increases by
+// cStride, and the starts of the segments in Contraction.B increase by bStride.
 type line struct{ pixels, cStride, bStride int }
 
 // runPixels computes a rectangle of pixels. The argument across is the first row of the rectangle, and the argument

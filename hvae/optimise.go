@@ -9,8 +9,8 @@ import (
 // An Optimiser is a method of stochastic gradient ascent: UpdateTheta and UpdatePhi of Algorithm 2. To change the
 // learning rate between steps, pass NewTrainer a pointer to an Adamax or RMSProp, and change its Rate.
 type Optimiser[T linalg.Float] interface {
-	// Ascend updates one parameter. Its n elements are in theta, and two running averages of each are in averages
-	// [2×n]. A Trainer keeps the averages between steps; they are 0 before the first step. Steps are numbered from 1.
+	// Ascend updates a parameter with n elements. The matrix averages [2×n] holds two running averages for each
+	// element. A Trainer keeps them between steps; they are 0 before the first step. Steps are numbered from 1.
 	Ascend(step int, theta, gradient []T, averages linalg.Matrix[T])
 }
 

@@ -82,10 +82,10 @@ func Parse(f *flag.FlagSet, description string, args []string, stdout io.Writer)
 // Temporary is the glob pattern for the names of temporary files. A killed process may leave such a file behind.
 const Temporary = ".*.tmp"
 
-// WriteFile writes data to a file. If name exists, it must be a regular file. WriteFile writes a temporary file in the
-// same folder, syncs it, and calls place to rename or link it to name. With os.Rename as place, WriteFile replaces an
-// existing file. With os.Link, it fails if the file exists. After a crash, the file has either the old or the new
-// contents.
+// WriteFile writes data to the file with the given name. An existing file must be a regular file. WriteFile writes a
+// temporary file in the same folder, syncs it, and calls place(temporary, name) to rename or link it. With os.Rename as
+// place, WriteFile replaces an existing file. With os.Link, it fails if the file exists. After a crash, the file has
+// either the old or the new contents.
 func WriteFile(name string, data []byte, place func(temporary, name string) error) error {
 	if s, err := os.Lstat(name); err == nil && !s.Mode().IsRegular() {
 		return fmt.Errorf("cannot write %s: it is not a regular file", name)

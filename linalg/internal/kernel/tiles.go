@@ -68,11 +68,7 @@ func (c *Contraction[T]) tiles() {
 	if c.Add {
 		args.add = 1
 	}
-	// The widest tiles cover the first columns of each group. If there is only one group, narrower tiles and then
-	// partial tiles cover its remaining columns. If there are several groups, each further tile combines one vector
-	// from each of a few groups. The last columns of a group may not fill a vector. If four columns remain in each
-	// group, a quad tile covers the remaining columns of several groups at once. Otherwise, partial tiles cover them,
-	// one group at a time.
+	// The widest tiles cover the first columns of each group.
 	vectors := s.vectors
 	wide := vectors * s.lanes
 	done := c.Cols / wide * wide
@@ -82,10 +78,14 @@ func (c *Contraction[T]) tiles() {
 			c.strip(args, &s.full, g, j, vectors)
 		}
 	}
+	// If there is only one group, a narrower tile covers the next columns, as far as they fill whole vectors.
 	if n := (c.Cols - done) / s.lanes; c.Groups == 1 && n > 0 {
 		c.strip(args, &s.full, 0, done, n)
 		done += n * s.lanes
 	}
+	// If there are several groups, each further tile consists of one vector from each of a few groups. The columns that
+	// then remain in a group do not fill a vector. If each group has four of them, quad tiles cover those of several
+	// groups at once. Otherwise, partial tiles cover them, one group at a time.
 	args.cVector, args.bVector = 4*c.CGroup, 4*c.BGroup
 	for j := done; j < c.Cols; j += args.lanes {
 		if c.Cols-j == 4 && s.lanes > 4 && c.Groups > 1 {
