@@ -99,7 +99,7 @@ var section21 = section{"2.1", "Unbiased likelihood and evidence lower bound est
 }}
 
 // estimateIsUnbiased checks equation 1, ∫ p̂(x) q(u|x) du = p(x): the mean of p̂(x) must be p(x). The check draws p̂(x)
-// 40,000 times for each target (see targets) and each flow (see schemes). One more flow has untied tempering.
+// 40,000 times for each target (see targets) and each flow (see schemes), and for a flow with untied tempering.
 func estimateIsUnbiased(r *report) {
 	r.statement("(1) eq:unbiased", "the expectation of p̂(x) is p(x)")
 	for _, target := range targets() {
@@ -204,7 +204,7 @@ func gradientVariance(r *report) {
 // gradientIsUnbiased checks that ∇ log p̂(x) is an unbiased estimate of ∇ L_ELBO(θ, φ; x). The paper says: "we only
 // require an unbiased estimator" of the gradient, "given by ∇ log p̂(x) if the reparameterization trick is used". The
 // target is the Gaussian model with 8 points in one dimension, and q⁰ = N(μ, s²). The mean of 3000 gradients, each from
-// 10 draws, must equal the numerical derivative of the exact ELBO, log p(D) minus the result of affineGap, for x = D.
+// 10 draws, must equal the numerical derivative of the exact ELBO, which is log p(D) minus the result of affineGap.
 func gradientIsUnbiased(r *report) {
 	r.statement("", "∇ log p̂(x) of reparameterised draws is an unbiased estimate of ∇L_ELBO")
 	_, data, theta := points(1, 8)
@@ -342,7 +342,7 @@ var section23 = section{"2.3", "Using Hamiltonian dynamics", []func(r *report){
 	inverseTemperatures, leapfrogThenCooling, gradientCount,
 }}
 
-// flowDensity checks that q^K, the left side of equation 5, is a probability density:
+// flowDensity checks that q^K, which equation 5 defines, is a probability density:
 //
 //	q^K(z_K, ρ_K) = q⁰(z₀, ρ₀) Π_k |det ∇Φ^k(z_{k−1}, ρ_{k−1})|⁻¹,   (z₀, ρ₀) = H⁻¹(z_K, ρ_K).
 //
@@ -370,8 +370,8 @@ func flowDensity(r *report) {
 	}
 }
 
-// flowEstimate checks that Algorithm 1 computes the estimate p̂(x) of equations 5 and 6. Equation 5, which is equation 4
-// for (z, ρ) instead of z, is the first equality below, and equation 6 the second:
+// flowEstimate checks that Algorithm 1 computes the estimate p̂(x) of equations 5 and 6. The first equality below is
+// equation 5, which is equation 4 for (z, ρ) instead of z. The second equality is equation 6:
 //
 //	p̂(x) = p̄(x, z_K, ρ_K)/q^K(z_K, ρ_K) = p̄(x, H(z₀, ρ₀))/q⁰(z₀, ρ₀) · Π_k |det ∇Φ^k|,
 //	p̄(x, z, ρ) = p(x, z) N(ρ|0, I).
@@ -641,9 +641,9 @@ func surrogateObjective(r *report) {
 	}
 }
 
-// simplified returns two estimates of the ELBO [1×B]: S, the right side of equation 12, and S′, in which the entropy of
-// q⁰ replaces −log q⁰(z₀). The prior q⁰ must be normal, and z₀ of the sample s must come from the noise epsilon. With
-// untied tempering, they omit the constant log(s^ℓ Π α_k^ℓ), which does not affect their variances.
+// simplified returns two estimates of the ELBO [1×B]. S is the right side of equation 12. In S′, the entropy of q⁰
+// replaces −log q⁰(z₀). The prior q⁰ must be normal, and z₀ of the sample must come from epsilon. With untied
+// tempering, both lack the constant log(σ^ℓ Π α_k^ℓ), where σ is the standard deviation of ρ₀.
 //
 //	S  = log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2,
 //	S′ = S − ½εᵀε + ℓ/2.
@@ -731,7 +731,7 @@ func simplifiedVariance(r *report) {
 	r.draws(got, "<", 0, "ℓ = 200, K = 1: steep U, Var(S) − Var(log p̂)")
 }
 
-// addedVariances returns two slices of n numbers, whose means estimate Var(S) − Var(log p̂) and Var(S′) − Var(log p̂).
+// addedVariances estimates Var(S) − Var(log p̂) and Var(S′) − Var(log p̂) (see simplified), each by the mean of n draws.
 func addedVariances(f *flow, q0 prior, n int) (S, SPrime []float64) {
 	sample, epsilon, _ := drawWithNoise(q0.SD.Tape(), f, q0, n, random.Stream(6, "simplified"))
 	squares := squaredDeviations(sample.LogEstimate().Value.Data)
@@ -741,10 +741,10 @@ func addedVariances(f *flow, q0 prior, n int) (S, SPrime []float64) {
 	return S, SPrime
 }
 
-// replacedTerms checks the variances of log p̂, S and S′ (see the function simplified) for the target N(0, 1), q⁰ = N(0,
-// q²) and a flow with one step and untied tempering, where ρ₀ has standard deviation s. If the flow maps q⁰ exactly to
-// the posterior, the terms of log p̂ cancel, so its variance is 0, but Var(S) = ½ and Var(S′) = 1. If the flow fits
-// badly, Var(S) can be smaller: for ε = 0.3, s = 1, α = 0.5 and q = 1, the three variances are 0.283, 0.100 and 0.533.
+// replacedTerms checks the variances of log p̂ and of S and S′, the results of simplified. The target is N(0, 1), q⁰ is
+// N(0, q²), and the flow has one step and untied tempering, where ρ₀ has standard deviation s. If the flow maps q⁰ to
+// the posterior, log p̂ is constant, so its variance is 0, but Var(S) = ½ and Var(S′) = 1. If the flow fits badly,
+// Var(S) can be smaller: for ε = 0.3, s = 1, α = 0.5 and q = 1, the three variances are 0.283, 0.100 and 0.533.
 func replacedTerms(r *report) {
 	r.statement("", "if p̂ = p in every draw, the variance grows by ½ per dimension if the mean replaces ½γ₀ᵀγ₀ (S), "+
 		"and by another ½ if the mean replaces ½εᵀε (S′)")
@@ -1009,9 +1009,9 @@ func planarFlow(r *report) {
 	}
 }
 
-// parameters checks the parameter counts. For the HVAE, "φ ∈ R^{d+1}" (ε and β₀). For the planar flow, φ_N = {u, v, b}
-// "∈ R^{2d+1}", "with the same flow parameters across iterations". For VB, φ_V = {μ_Z, Σ_Z}. The paper says: "We
-// constrain each of the leapfrog step sizes such that ε_j ∈ (0, ξ)". Therefore ε_j = ξ·sigmoid(logit) with ξ = ½.
+// parameters checks the numbers of parameters. The HVAE has "φ ∈ R^{d+1}", which consists of ε and β₀. The planar flow
+// has φ_N = {u, v, b} "∈ R^{2d+1}", which all layers share. VB has φ_V = {μ_Z, Σ_Z}. The paper says: "We constrain each
+// of the leapfrog step sizes such that ε_j ∈ (0, ξ)". Here, ε_j = ξ·sigmoid(logit) with ξ = ½.
 func parameters(r *report) {
 	r.statement("", "φ has d + 1 parameters (HVAE), 2d + 1 (planar flow) and 2d (VB), and ε_j is in (0, ξ)")
 	const d, xi = 3, 0.5
@@ -1052,8 +1052,8 @@ func trueParameters(r *report) {
 // figure1a checks the paper's statement "as the dimension increases, HVAE performs best in parameter estimation. The VB
 // method suffers most on prediction of Δ as the dimension increases, whereas the NF method does poorly on predicting
 // Σ". The check reads our stored results, because the experiment takes minutes. In the paper's figure, the lines of
-// HVAE and VB cross between d = 51 and 60. Ours cross there, too: VB has the smaller error for d = 51, but for d = 60,
-// go run ./gaussian -d 60 -methods hvae-k1,vb prints 60 ± 3 (HVAE) and 71 ± 2 (VB).
+// HVAE and VB cross between d = 51 and 60. Ours cross there, too. For d = 51, VB has the smaller error. For d = 60, the
+// errors are 60 ± 3 (HVAE) and 71 ± 2 (VB); go run ./gaussian -d 60 -methods hvae-k1,vb prints them.
 func figure1a(r *report) {
 	r.statement("figure 1a, fig:all_methods",
 		"for large d, HVAE performs best; VB's error is in Δ, the planar flow's error is in Δ and Σ (stored results)")
@@ -1285,7 +1285,7 @@ func posteriorCovariance(r *report) {
 	r.compare(slices.Max(end), ">", 0.3, "largest |r| of z_K")
 }
 
-// correlations returns |r| for each pair of rows of z. It skips rows whose standard deviation sd of q⁰ is at least 0.9.
+// correlations returns |r| for each pair of rows of z, except rows in which the standard deviation of q⁰ is ≥ 0.9.
 func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 	var units [][]float64 // the rows, centred and divided by their norm
 	for j := range z.Rows {
@@ -1307,9 +1307,9 @@ func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 	return all
 }
 
-// publishedTable checks that the NLLs in table 1 are the means over the runs in the paper's supplement (published.csv),
-// which the program mnist prints. The paper says: "We report the average NLL values over either two or three different
-// initializations", and "The base VAE achieves an NLL of 83.20". The table rounds to two decimals.
+// publishedTable checks the published NLLs that the program mnist prints. Those in table 1 are the means over the runs
+// in the paper's supplement (published.csv). The paper says: "We report the average NLL values over either two or three
+// different initializations", and "The base VAE achieves an NLL of 83.20". The table rounds to two decimals.
 func publishedTable(r *report) {
 	r.corrected("table 1, tab:mnist_nll",
 		`"List of tests of HVAE for ε fixed across flow layers", the caption of tab:varied_eps`,
@@ -1348,8 +1348,8 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow, and evidence
 
 // tiedEntropy checks that, with tied tempering, (z_K, ρ_K) has the same entropy H as (z₀, γ₀). The target is normal, so
 // (z_K, ρ_K) is normal with covariance AAᵀ (see affineMap). Let q_j and sd_j be the standard deviations of q⁰ and of
-// the posterior in dimension j. Then det(AAᵀ) must be Π q_j², and the gap log p(x) − E[log p̂(x)] must be above the
-// limit ℓ(exp(ΔH/ℓ) − 1) − ΔH (see hvae.Tempering), where ΔH is H(q⁰) − H(p(z|x)) = Σ_j log(q_j/sd_j). The entropies of
+// the posterior in dimension j. Then det(AAᵀ) must be Π q_j², and the gap log p(x) − E[log p̂(x)] must exceed its lower
+// bound ℓ(exp(ΔH/ℓ) − 1) − ΔH (see hvae.Tempering), where ΔH is H(q⁰) − H(p(z|x)) = Σ_j log(q_j/sd_j). The entropies of
 // (z₀, γ₀) and (z_K, ρ_K) are equal for all targets: scaling γ₀ multiplies volumes by Π α_k^−ℓ, which the flow undoes.
 func tiedEntropy(r *report) {
 	r.statement("", "tied tempering keeps the entropy: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)), for every K, ε and α; so, "+
@@ -1471,7 +1471,7 @@ type report struct {
 	failed         bool
 }
 
-// A measurement records the result of checking one quantity. Of several cases, it keeps the one closest to failing.
+// A measurement records the check of one quantity. If there are several cases, it is the one closest to failing.
 type measurement struct {
 	quantity, result, where string
 	excess                  float64 // a larger excess is nearer to failing
@@ -1483,7 +1483,7 @@ func (r *report) statement(equation, claim string) {
 	r.claim = strings.TrimSpace(equation + "  " + claim)
 }
 
-// corrected reports that the claim as printed in the paper is wrong. The checks that follow test the argument claim.
+// corrected reports that a claim is wrong as printed in the paper. The checks that follow test the corrected claim.
 func (r *report) corrected(equation, printed, claim string) {
 	r.printed = "✗ " + strings.TrimSpace(equation+"  as printed: "+printed) + "\n"
 	r.claim = "corrected: " + claim
@@ -1529,7 +1529,7 @@ func (r *report) estimate(mean, se float64, relation string, want float64, forma
 	r.add(known && excess <= 0, excess, measured, relation, number(want), deviation, fmt.Sprintf(format, args...))
 }
 
-// draws compares the mean of independent draws with want. It calls estimate with the mean and its standard error.
+// draws checks that the mean of independent draws has the given relation to want (see estimate).
 func (r *report) draws(draws []float64, relation string, want float64, format string, args ...any) {
 	mean, se := linalg.MeanSE(draws)
 	r.estimate(mean, se, relation, want, format, args...)
@@ -1923,7 +1923,7 @@ func affineGap(f *flow, q0 prior, p normalTarget) (gap float64) {
 	return gap - math.Log(math.Abs(hvaetest.Determinant(A)))
 }
 
-// annealing returns a sampler, which starts at draws from variationalPrior and takes K steps, and its random streams.
+// annealing returns a sampler with K steps and its random streams. The sampler starts at draws from variationalPrior.
 func annealing(target hvae.Target[float64], K, chains int) (a *hvae.AIS[float64], streams []*rand.Rand) {
 	for j := range chains {
 		streams = append(streams, random.Stream(56, "chain", K, j))

@@ -126,7 +126,8 @@ func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
 			t.Errorf("the gradient with respect to z records a %v matrix, the shape of the adjoint of W", s)
 		}
 	}
-	// The gradient with respect to the result of an operation must not compute the adjoints of the operands.
+	// To compute the gradient with respect to the result of an operation, Grad must not compute the adjoints of the
+	// operands.
 	u := Exp(z)
 	y = Sum(Square(u))
 	before = tape.Len()
@@ -183,8 +184,9 @@ func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
 	}
 }
 
-// Of three programs on a tape, the third reuses the Var structs of the first. A constant must not be live, even if its
-// struct previously held a leaf. A leaf must not depend on operands, even if its struct previously held a result.
+// Three programs use the same tape in turn, and the third reuses the Var structs of the first. A constant must not be
+// live (see Live), even if its struct previously held a leaf. A leaf must not depend on operands, even if its struct
+// previously held a result.
 func TestLaterProgramsDoNotDependOnEarlierOnes(t *testing.T) {
 	var tape Tape[float64]
 	Exp(tape.Leaf(linalg.Column(1.0)))

@@ -63,8 +63,8 @@ func (g *Geometry) Out() int { return g.OutH * g.OutW * g.OutC }
 // [Taps×OutC]. Row (ky·KernelW + kx)·InC + c holds the weights of tap (ky, kx) for input channel c.
 func (g *Geometry) Taps() int { return g.KernelH * g.KernelW * g.InC }
 
-// MultiplyAdds returns the number of multiply-adds that each operation performs per image. Taps that fall on padding
-// are not counted.
+// MultiplyAdds returns the number of multiply-adds per image. It is the same for a convolution, its transpose and each
+// of their gradients. Taps that fall on padding are not counted.
 func (g *Geometry) MultiplyAdds() int {
 	return g.vertical().connections() * g.horizontal().connections() * g.InC * g.OutC
 }
@@ -117,8 +117,8 @@ func (a axis) outputs(i int) (first, last int) {
 }
 
 // A run is a sequence of pixels along an axis that are computed together (see kernels.go). The field count is the
-// number of pixels, and the field pixel is the index of the first. In a run of output pixels, [first, last) are the
-// taps of the first pixel. In a run of input pixels, [first, last) are the output pixels that depend on the first
+// number of pixels, and the field pixel is the index of the first one. In a run of output pixels, [first, last) is the
+// range of the first pixel's taps. In a run of input pixels, it is the range of output pixels that depend on the first
 // pixel.
 type run struct{ pixel, count, first, last int }
 
@@ -127,12 +127,12 @@ type run struct{ pixel, count, first, last int }
 func outputRuns(dst []run, a axis, lo, hi int) []run { return runs(dst, lo, hi, 1, 0, a.taps) }
 
 // inputRuns divides input pixels lo to hi−1 into runs and appends the runs to dst. The pixels of a run are a.stride
-// apart. From each pixel of a run to the next, the range of output pixels that depend on the pixel moves by one.
+// apart. The range of output pixels that depend on a pixel moves by one from each pixel of a run to the next.
 func inputRuns(dst []run, a axis, lo, hi int) []run { return runs(dst, lo, hi, a.stride, 1, a.outputs) }
 
 // runs divides pixels lo to hi−1 into runs and appends the runs to dst. The pixels of a run are i, i + distance, i +
-// 2·distance, and so on. For each next pixel, the two results of rangeOf are larger by shift. Each run is as long as
-// possible.
+// 2·distance, and so on. From each pixel of a run to the next, both results of rangeOf increase by shift. Each run is
+// as long as possible.
 func runs(dst []run, lo, hi, distance, shift int, rangeOf func(pixel int) (first, last int)) []run {
 	for start := lo; start < min(lo+distance, hi); start++ {
 		begin := len(dst)

@@ -184,9 +184,9 @@ func weightGradient[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], s
 }
 
 // weightRows computes part of the gradient for weightGradient and adds it to w. The matrix w consists of blocks of
-// KernelW·InC rows, one block for each kernel row. In each block, weightRows computes rows lo to hi−1. The slice delta
-// holds a matrix [B×OutC] for each output pixel: the gradient with respect to the channels of the pixel, transposed.
-// The rows of output pixels are stored from bottom to top.
+// KernelW·InC rows, one block for each kernel row. In each block, weightRows computes rows lo to hi−1. For each output
+// pixel, the slice delta holds a matrix [B×OutC], which is the transpose of the gradient with respect to the pixel's
+// channels. The rows of output pixels are stored from bottom to top.
 //
 // Each element of w is a sum over images and output pixels. Each image is a step of the contraction, and each pixel is
 // a segment (see linalg.Contraction for these terms). A contraction adds the products for all images and for many

@@ -36,8 +36,9 @@ type form[T linalg.Float] [3]*ad.Var[T]
 // Positions of the variables in a form.
 const output, weights, input = 0, 1, 2
 
-// gradient sets y to the gradient of the trilinear form ⟨δ, W ∗ X⟩ with respect to f[position], plus the bias unless it
-// is nil. The gradient does not depend on f[position]. The function gradient records y on the tape and returns it.
+// gradient computes the gradient of the trilinear form ⟨δ, W ∗ X⟩ with respect to f[position]. It does not depend on
+// f[position]. The function adds the bias unless it is nil, stores the result in y, records y on the tape, and returns
+// it.
 func gradient[T linalg.Float](y *ad.Var[T], g *Geometry, position int, f form[T], bias *ad.Var[T]) *ad.Var[T] {
 	var b linalg.Matrix[T]
 	if bias != nil {

@@ -73,7 +73,7 @@ func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Ra
 }
 
 // Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011, section 4.4). Each
-// pass runs all kernels once. One pass is enough for large K. Forward or Reverse with the same streams would be biased.
+// pass runs all kernels once; for large K, one is enough. Forward and Reverse need other streams, or they are biased.
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
 	tuned := *a

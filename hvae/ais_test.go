@@ -112,7 +112,7 @@ func cliff(beyond float64) density {
 	}
 }
 
-// A chain must not move to a point of density 0 or NaN, or have log p̂ = NaN. If it starts at density 0, p̂ must be 0.
+// A chain must not move to a point of density 0 or NaN, and log p̂ must not be NaN. From density 0, p̂ must be 0.
 func TestAISRejectsProposalsWithoutDensity(t *testing.T) {
 	for _, beyond := range []float64{math.Inf(-1), math.NaN()} {
 		a := annealed(cliff(beyond), 50)

@@ -164,7 +164,7 @@ func TestEvidenceOfGaussianShellsFromBothSides(t *testing.T) {
 	}
 }
 
-// shellsFromBothSides trains a flow with L draws per bound, and returns forward and reverse estimates (20,000 draws).
+// shellsFromBothSides trains a flow with L draws per bound, and returns two estimates, each from 20,000 draws.
 func shellsFromBothSides(t *testing.T, dims, L int) (forward, reverse hvae.Evidence) {
 	const K, draws = 4, 20_000
 	var params hvae.Params[float64]

@@ -334,7 +334,7 @@ func ExampleNormal() {
 	// ELBO -5.73, log p(y) = -5.082 ± 0.019
 }
 
-// uniformPrior is the model z ~ uniform on (−6, 6)ˡ, x | z ~ N(z, I) for x = 0. z is a function of latent y ∈ ℝˡ.
+// uniformPrior is the model z ~ uniform on (−6, 6)ˡ, x | z ~ N(z, I) for x = 0. z is a function of an unbounded y ∈ ℝˡ.
 type uniformPrior struct{}
 
 func (uniformPrior) LogJoint(y *ad.Var[float64]) *ad.Var[float64] {

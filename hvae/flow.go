@@ -14,9 +14,8 @@ type Flow[T linalg.Float] struct {
 	Tempering Tempering[T] // supplies α_k
 
 	// If Recompute is true, the tape keeps only z_k, ρ_k, ∇U(z_k) and log p_θ(x, z_k) after each leapfrog step, and
-	// ad.Backward recomputes the other values step by step. The results are bit-identical to those without Recompute,
-	// but each step evaluates ∇U twice, ad.Grad cannot differentiate them, and the target must not keep variables that
-	// it creates.
+	// ad.Backward recomputes the other values step by step. The results are bit-identical, but each step evaluates ∇U
+	// twice, and ad.Grad cannot differentiate the results. The target must not keep variables that it creates.
 	Recompute bool
 }
 
@@ -97,7 +96,8 @@ func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	return sumOfLogs(f.Tempering.Alpha, dims)
 }
 
-// logVolume returns log(s^ℓ Π α_k^ℓ) [1×1] for ℓ = dims. For fixed and free tempering, the result is the constant 0.
+// logVolume returns log(s^ℓ Π α_k^ℓ) [1×1], where ℓ = dims, and s is the standard deviation of ρ₀. For fixed and free
+// tempering, the result is the constant 0.
 func (f *Flow[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	if f.Tempering.Alpha == nil || f.Tempering.tied {
 		return tape.Scalar(0)

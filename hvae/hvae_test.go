@@ -125,7 +125,7 @@ func TestDivergedDrawsCountAsZero(t *testing.T) {
 }
 
 func TestReverseEstimateAveragesOverMomentaFirst(t *testing.T) {
-	// These are log p̂ for three draws z with two momenta each. For the three z, the means of 1/p̂ are 4, 2 and 0.
+	// These are log p̂ for two paths from each of three z. The means of 1/p̂ are 4, 2 and 0, since NaN counts as 1/p̂ = 0.
 	logs := []float64{-math.Log(3), -math.Log(5), -math.Log(4), math.Inf(1), math.NaN(), math.NaN()}
 	e := hvae.ReverseEstimate(logs, 2)
 	right := math.Abs(e.Log+math.Ln2) <= 1e-15 && math.Abs(e.StandardError-math.Sqrt(1./3)) <= 1e-15

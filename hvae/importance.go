@@ -12,8 +12,8 @@ import (
 // because leapfrog steps overflow. A diverged draw counts as p̂ = 0, so E[Log] is still at most log p_θ(x).
 //
 // An Evidence does not reveal whether the draws miss a region of the posterior. Compare it with an estimate from AIS,
-// from another q⁰ or, for simulated x, from ReverseEstimate. If the two disagree, one is wrong. If they agree, both may
-// still be wrong. To estimate the evidence of a given model, train with ImportanceBound instead of the ELBO.
+// from another q⁰ or, for simulated x, from ReverseEstimate. If the two disagree, at least one is wrong. If they agree,
+// both may be wrong. To estimate the evidence of a given model, train with ImportanceBound instead of the ELBO.
 type Evidence struct {
 	Log float64 // log (1/L) Σ p̂ᵢ
 	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)), or NaN if L = 1. It is valid if TailShape < ½.
@@ -22,7 +22,7 @@ type Evidence struct {
 	// TailShape is the shape k̂ of a generalised Pareto distribution fitted to the tail, which consists of the min(L/5,
 	// 3√L) largest p̂ᵢ (Vehtari et al., Pareto smoothed importance sampling, 2024). For k̂ > ½, p̂ has infinite variance.
 	// k̂ is −Inf if the tail is constant to within 0.1 %, and +Inf if the largest p̂ᵢ is more than e⁷⁰⁰ times the first
-	// quartile of the tail. It is NaN if L < 100, if Log is infinite, or if this quartile also occurs outside the tail.
+	// quartile of the tail. It is NaN if L < 100, if Log is infinite, or if a p̂ᵢ outside the tail equals this quartile.
 	TailShape      float64
 	EffectiveDraws float64 // (Σ p̂ᵢ)²/Σ p̂ᵢ², from 1 (one draw dominates) to L (all p̂ᵢ are equal); 0 if Log is infinite
 	Draws          int     // L
@@ -89,9 +89,9 @@ func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 
 // ImportanceBound returns log((1/L) Σ p̂ᵢ) [1×B], where the sum runs over the L draws of a column. In the argument log p̂
 // [1×(B·L)], these draws are adjacent. The expected bound is at most log p_θ(x) and does not decrease with L (Burda,
-// Grosse and Salakhutdinov, 2016). The gradient weights each draw by p̂ᵢ/Σ p̂. For the encoder, the signal-to-noise ratio
-// of the gradient falls as 1/√L (Rainforth et al., Tighter variational bounds are not necessarily better, 2018). For L
-// = 1, the result is log p̂.
+// Grosse and Salakhutdinov, 2016). In the gradient, draw i has the weight p̂ᵢ/Σ p̂. For the encoder, the signal-to-noise
+// ratio of the gradient falls as 1/√L (Rainforth et al., Tighter variational bounds are not necessarily better, 2018).
+// For L = 1, the result is log p̂.
 //
 // Training with the ELBO decreases KL(q‖p), where q is the distribution of (z_K, ρ_K) and p = p_θ(z|x) N(ρ|0, I), but
 // an estimate of the evidence needs about exp(KL(p‖q)) draws (Chatterjee and Diaconis, 2018; bound_test.go has an

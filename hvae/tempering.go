@@ -13,9 +13,9 @@ import (
 // = 1.5^(−1/K) and s = 1.5. For comparison, α_k = 0.9 gives s = 1.7 for K = 5, but 8.2 for K = 20.
 //
 // The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1 (FixedTempering, FreeTempering). Scaling γ₀ to ρ₀
-// multiplies volumes by s^ℓ, and the flow by Π α_k^ℓ = s^−ℓ, so the entropy H of (z_K, ρ_K) is H(q⁰) + H(N(0, I)). A
-// tied flow cannot narrow q⁰ without widening ρ_K. If the posterior is normal and ΔH = H(q⁰) − H(p_θ(z|x)), every tied
-// flow satisfies
+// multiplies volumes by s^ℓ, and the flow multiplies them by Π α_k^ℓ = s^−ℓ, so the entropy H of (z_K, ρ_K) is H(q⁰) +
+// H(N(0, I)). A tied flow cannot narrow q⁰ without widening ρ_K. If the posterior is normal and ΔH = H(q⁰) −
+// H(p_θ(z|x)), every tied flow satisfies
 //
 //	log p_θ(x) − ELBO ≥ ℓ(exp(ΔH/ℓ) − 1) − ΔH.
 //
@@ -49,7 +49,7 @@ func FixedTempering[T linalg.Float](K int, invSqrtBeta0 *ad.Var[T]) Tempering[T]
 	return Tempering[T]{alpha, invSqrtBeta0, true}
 }
 
-// FreeTempering returns the tempering with s = 1/√β₀ = Π 1/α_k and the given α_k ∈ (0, 1], which are [K×1] or [K×ℓ].
+// FreeTempering returns the tempering with s = 1/√β₀ = Π 1/α_k. The matrix alpha [K×1] or [K×ℓ] holds the α_k ∈ (0, 1].
 func FreeTempering[T linalg.Float](alpha *ad.Var[T]) Tempering[T] {
 	mustNotBeNil("FreeTempering: α", alpha == nil)
 	if slices.ContainsFunc(alpha.Value.Data, func(a T) bool { return a > 1 }) {

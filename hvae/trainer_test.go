@@ -33,7 +33,7 @@ func parameter[T linalg.Float](values ...T) (ps hvae.Params[T]) {
 	return ps
 }
 
-// sampled returns the bound −½‖θ − ε‖², where θ is the parameter theta [n×1], and ε ~ N(0, I) the noise of a column.
+// sampled returns the bound −½‖θ − ε‖². Here, θ is the parameter theta [n×1], and ε ~ N(0, I) is the noise of a column.
 func sampled(theta *hvae.Param[float64]) hvae.Bound[float64] {
 	return func(b *hvae.Block[float64]) *ad.Var[float64] {
 		r := ad.Sub(b.Var(theta), b.Noise(theta.Value.Rows, 1))
@@ -160,7 +160,7 @@ func TestRestoreRejectsStatesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// Noise must depend on the seed, the step and the column's position in the batch, and on nothing else.
+// Noise must depend on the seed, the step or evaluation, and the column's position in the batch, and on nothing else.
 func TestNoiseIsSeparateForColumnsStepsSeedsAndEvaluations(t *testing.T) {
 	const n = 7
 	run := func(seed uint64, procs, blockSize, L int) (noise []float64) {

@@ -54,8 +54,8 @@ func compare[T Float](t *testing.T, got, want Matrix[T], tolerance float64, what
 	}
 }
 
-// An operation describes an elementwise operation to test. The field do is a function that computes the whole result,
-// and the field formula one that computes a single element.
+// An operation describes an elementwise operation to test. The function do computes the whole result, and the function
+// formula computes a single element.
 type operation[T Float] struct {
 	name       string
 	operands   int

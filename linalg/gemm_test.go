@@ -86,8 +86,8 @@ func TestAddMatMulTBAddsTheCompleteSum(t *testing.T) {
 	}
 }
 
-// An element of a matrix product must have the same bits for any number of goroutines, and no matter which other
-// elements the same call computes, even if its sum is computed in blocks.
+// The bits of an element of a matrix product must not depend on the number of goroutines, or on which other elements
+// the same call computes. This must also hold for long sums, which are computed in blocks.
 func TestLongSumsHaveTheSameBitsOnEveryPath(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	const m, n, k = 150, 103, 3*kBlock + 5 // at least two goroutines

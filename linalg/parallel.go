@@ -54,7 +54,7 @@ func For(n, grain int, body func(lo, hi int)) {
 	body(0, n/chunks)
 }
 
-// chunks returns the number of chunks that For would now use for a loop. A result below 1 also means one chunk.
+// chunks returns the number of chunks into which For would divide a loop at this moment. Below 1, For uses one chunk.
 func chunks(n, grain int) int {
 	if grain <= 0 {
 		return 1

@@ -23,7 +23,7 @@ func parts(n int, seed uint64) (training, validation []int) {
 	return order[n/6:], order[:n/6]
 }
 
-// A course is a training run of the oracle that is described above.
+// A course is one training run of the oracle.
 type course struct {
 	images               data.Images
 	training, validation []int

@@ -27,7 +27,7 @@ import (
 //
 //	mnist ARGS                run the program, which must exit with status 0
 //	status N mnist ARGS       run the program, which must exit with status N
-//	refused N mnist ARGS      like status, but it must print only notes and one line, all on stderr, and change no file
+//	refused N mnist ARGS      like status, but it must change no file, and print "note:" lines and one more, to stderr
 //	at TEXT: COMMAND; …       execute the commands when the next run prints TEXT; the command interrupt cancels this run
 //	stdout, stderr REGEXP     the output of the last run of the program must match
 //	same A B                  the files A and B, or all files in the folders A and B, must be equal, except for times

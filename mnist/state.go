@@ -19,7 +19,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// The names of the files in a run's folder. The program can restore the other files from stateFile.
+// The names of the files in a run's folder. If a file other than stateFile is lost, the program can write it again.
 const (
 	stateFile   = "state.gob.gz"
 	modelFile   = "model.safetensors" // weights after the best epoch
@@ -142,8 +142,8 @@ func (r *trainingRun) save() error {
 }
 
 // clean removes temporary files that killed processes have left in the folder. It may also remove a file that another
-// process is writing. This is safe, because this process has just read or replaced the state, so the other one must
-// stop.
+// process is writing. This is safe: this process has just replaced the state or found that the run has ended, so the
+// other process cannot continue the run.
 func (r *trainingRun) clean() {
 	temporary, _ := fs.Glob(os.DirFS(r.folder), command.Temporary)
 	for _, name := range temporary {

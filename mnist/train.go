@@ -117,8 +117,8 @@ func given(f *flag.FlagSet, names ...string) (found bool) {
 // mayChange lists the settings that may change when a run is resumed.
 var mayChange = []string{"epochs", "patience", "lr", "data", "recompute"}
 
-// changed applies the flags on the command line to the settings s, of a resumed run or of a row, and returns the
-// result. It returns an error if a flag changes a setting that is not in the list free.
+// changed returns the settings s, changed by the flags on the command line. The settings s are those of a resumed run
+// or of a row of Table 1. If a flag changes a setting that is not in the list free, the result is an error.
 func changed(s model.Settings, f *flag.FlagSet, free []string) (model.Settings, error) {
 	saved := flag.NewFlagSet("", flag.ContinueOnError)
 	settingsFlags(saved, &s)

@@ -125,8 +125,8 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
 	return m
 }
 
-// PlanarFlow applies K planar layers with parameters u, w [d×1] and b [1×1] to the columns of z [d×n]. It returns z_K
-// [d×n] and the log determinants [1×n] of the Jacobian matrices ∂z_K/∂z. K must be at least 1.
+// PlanarFlow applies K planar layers to the columns of z [d×n]. All layers have the same parameters u, w [d×1] and b
+// [1×1]. It returns z_K [d×n] and the log determinants [1×n] of the Jacobian matrices ∂z_K/∂z. K must be at least 1.
 //
 // A layer z + u tanh(wᵀz + b) is invertible if wᵀu ≥ −1. So the appendix of Rezende and Mohamed uses û = u + (m − wᵀu)
 // w/‖w‖² with m = softplus(wᵀu) − 1. Then wᵀû = m, and the determinant of a layer is (1 + m) − m tanh²(wᵀz + b) > 0.
@@ -149,8 +149,8 @@ func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]
 }
 
 // NewMeanField returns the mean-field variational Bayes method with q(z) = N(μ_Z, Σ_Z) and a diagonal Σ_Z. The
-// parameters are Δ, log σ, μ_Z (initially 0) and log σ_Z (initially 1). The bound E_q[log p_θ(D, z)] + H(q) has a
-// closed form:
+// parameters are Δ, log σ, μ_Z and log σ_Z. Initially, μ_Z is 0, and log σ_Z is 1. The bound E_q[log p_θ(D, z)] + H(q)
+// has a closed form:
 //
 //	E_q[log p_θ(D, z)] = log p_θ(D, μ_Z) − ½ Σ_j (1 + N/σ_j²) σ_Zj²,
 //	H(q) = Σ_j (log σ_Zj + ½ log 2πe).

@@ -122,7 +122,7 @@ type drawFunc func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64])
 
 func (d drawFunc) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) { return d(epsilon) }
 
-// A shifted prior has a LogDensity that ignores the mean.
+// shifted is a faulty prior. Its LogDensity ignores the mean, so it is not the density of the draws.
 type shifted struct{ hvae.DiagonalNormal[float64] }
 
 func (s shifted) LogDensity(z *ad.Var[float64]) *ad.Var[float64] {

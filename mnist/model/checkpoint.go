@@ -43,9 +43,8 @@ const (
 	digestKey        = "sha256" // key of the digest in the metadata; older files lack it
 )
 
-// digest returns the hexadecimal SHA-256 of a text followed by data. The argument data contains the bytes after the
-// header. The text consists of a line "key=value\n" for each key of the metadata except digestKey, in the order of the
-// keys.
+// digest returns the hexadecimal SHA-256 of the metadata and of data, the bytes after the header. Each key of the
+// metadata except digestKey contributes a line "key=value\n". The lines are sorted by key and precede data.
 func digest(meta map[string]string, data []byte) string {
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(meta)) {

@@ -18,7 +18,8 @@ func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
 }
 
 // Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for images x [784×B]. The
-// standard deviation is a softplus. In float32, linalg.Softplus is zero below −44, and the ELBO is then −∞.
+// standard deviation is the softplus of a layer's output. In float32, linalg.Softplus is zero below −44, and the ELBO
+// is then −∞.
 func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 	e := &n.encoder
 	h := ad.Softplus(conv.Conv(&conv1, e.conv1.w, x, e.conv1.b))
@@ -86,7 +87,7 @@ func repeat[T linalg.Float](v *ad.Var[T], L int) *ad.Var[T] {
 	return ad.Reshape(ad.BroadcastTo(ad.Reshape(v, elements, 1), elements, L), v.Rows(), v.Cols()*L)
 }
 
-// Noise returns n draws [ℓ×n] from N(0, I) on the tape t.
+// Noise returns draws from N(0, I) on the tape t, one in each column [ℓ×draws].
 func (n *Network[T]) Noise(t *ad.Tape[T], rng *rand.Rand, draws int) *ad.Var[T] {
 	m := t.Matrix(n.Config.Latent, draws)
 	random.FillNormal(rng, m)

@@ -105,8 +105,8 @@ func (w *assembler) elementwiseKernel(k elementwiseKernel) {
 		w.broadcast(address{base: "@" + name}, len(x))
 		x = append(x, f.loaded(len(x), 1))
 	}
-	// The function named at returns the address of an operand's next vector. At first, the functions load and store
-	// emit code for full vectors. Once w.masked is set or w.lanes is reduced, they emit code for partial vectors.
+	// The function at returns the address of the next vector of an operand. At first, the functions load and store emit
+	// code for full vectors. Once w.masked is set or w.lanes is reduced, they emit code for partial vectors.
 	at := func(name rune) address { return address{base: string(name), index: "done", scale: 1} }
 	load := func() {
 		for i, name := range k.inputs {

@@ -64,8 +64,8 @@ func (f *formula) or(a, b *value) *value  { return f.op("or", a, b) }
 func (f *formula) fma(a, b, c *value) *value  { return f.op("fma", a, b, c) }
 func (f *formula) fnma(a, b, c *value) *value { return f.op("fnma", a, b, c) }
 
-// addInt, subInt and shift operate on the bits of the elements as integers. With a negative n, shift shifts to the
-// right.
+// addInt, subInt and shift operate on the bits of the elements as integers. The method shift moves the bits n places to
+// the left or, if n is negative, −n places to the right.
 func (f *formula) addInt(a, b *value) *value { return f.op("addInt", a, b) }
 func (f *formula) subInt(a, b *value) *value { return f.op("subInt", a, b) }
 func (f *formula) shift(a *value, n int) *value {
@@ -169,8 +169,8 @@ func (f *formula) overwrite(v *value) int {
 	return d
 }
 
-// emitMultiplyAdd emits v = c ± a·b. The instruction overwrites c. On amd64, if c is a constant or is needed later, it
-// overwrites a factor instead.
+// emitMultiplyAdd emits v = c ± a·b. The instruction overwrites c, or a copy of c if c is needed later. On amd64, if c
+// is a constant or is needed later, it overwrites a factor instead.
 func (f *formula) emitMultiplyAdd(v, a, b, c *value) {
 	if b.constant != nil || !overwrites(a) && overwrites(b) {
 		a, b = b, a // prefer to overwrite a constant or a value that is not needed any more

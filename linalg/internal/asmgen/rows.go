@@ -151,9 +151,9 @@ func (w *assembler) addColumns(n int) {
 		w.addFourColumns()
 		return
 	}
-	// In each iteration of the loop below, registers p and p + 1 (i = 0 and 1) hold products. With two lanes, there are
-	// two iterations, and in iteration s, register p + i holds the products of row 2s + i. With four lanes, there is
-	// one iteration, and the halves of register p + i hold the products of rows i and i + 2.
+	// Each iteration of the loop below computes products in registers p + i for i = 0 and 1. If a vector has two lanes,
+	// there are two iterations. In iteration s, register p + i then holds the products of row 2s + i. If a vector has
+	// four lanes, there is only one iteration. The halves of register p + i then hold the products of rows i and i + 2.
 	const p, a, temp, column = 2, 4, 5, 6
 	load := func(part, row string, i, r int) {
 		w.setVectors(8, n)
@@ -177,9 +177,9 @@ func (w *assembler) addColumns(n int) {
 	}
 }
 
-// addFourColumns emits AVX2 code that, like addColumns, adds products a_ij·b_ij to the sums of four rows, but for four
-// columns at once. To transpose the 4×4 matrix of products, the code interleaves pairs of rows and then combines halves
-// of the resulting vectors.
+// addFourColumns emits AVX2 code that does the work of addColumns for four columns at once: it adds products a_ij·b_ij
+// to the sums of four rows. The code transposes the 4×4 matrix of products, so that each column becomes a vector. To do
+// so, it interleaves pairs of rows and then combines halves of the resulting vectors.
 func (w *assembler) addFourColumns() {
 	for i := range 4 {
 		w.load(w.at("aPart", "aRow", i), 1+i)

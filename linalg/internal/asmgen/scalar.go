@@ -132,9 +132,9 @@ func (w *assembler) at(base, stride string, i int) address {
 	return address{base: base, index: fmt.Sprintf("%s%d", stride, i/scale), scale: scale}
 }
 
-// loadStride emits code that loads multiples of a kernel argument into registers. For 1 ≤ i < n, the name of the
-// register for multiple i is the string stride followed by i, as in row3. On amd64, it loads only odd multiples,
-// because the scale of an address supplies a factor of 1, 2, 4 or 8. On arm64, it loads all multiples.
+// loadStride emits code that loads multiples of a kernel argument into registers. For 1 ≤ i < n, the register for i
+// times the argument is named by the string stride followed by i, as in row3. On amd64, the code loads only odd
+// multiples, because the scale of an address supplies a factor of 1, 2, 4 or 8. On arm64, it loads all multiples.
 func (w *assembler) loadStride(argument, stride string, n int) {
 	w.code("MOVE @%s, %s1", argument, stride)
 	for i := 2; i < n; i++ {

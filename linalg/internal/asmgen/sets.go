@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// An architecture is a processor architecture that Go supports.
+// An architecture is a processor architecture for which the generator has kernels.
 type architecture struct {
 	goarch  string   // name of the architecture in Go
 	sets    []*isa   // instruction sets, widest first
@@ -39,8 +39,8 @@ const (
 	full tileKind = iota // whole vectors
 	// A partial tile contains the last columns of a matrix if they do not fill a vector. On amd64, it uses masks. Full
 	// tiles do not, because a masked load needs a second micro-operation, which competes with multiplications for
-	// execution units. NEON has no masks, so its partial tiles have one column. Partial tiles perform 1 % of the
-	// multiply-adds of a training step.
+	// execution units. NEON has no masks, so its partial tiles have one column. Only 1 % of the multiply-adds of a
+	// training step are in partial tiles.
 	partial
 	// Each row of a quad tile is one vector with four columns from each of several groups (see linalg.Contraction). In
 	// a convolution, the groups are neighbouring pixels. Training divides a minibatch of 100 columns into six blocks of

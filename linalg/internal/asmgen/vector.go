@@ -31,8 +31,8 @@ var vectorInstructions = map[string]struct {
 	"or":     {"VORPS", "orr", 0x4ea01c00},
 	"xor":    {"VXORPS", "eor", 0x6e201c00},
 
-	// interleave half of the elements in each 16-byte part of a and b: d = a₀ b₀ a₁ b₁ …; Low takes the first half of a
-	// part, High the second half
+	// These operations interleave elements of a and b: d = a₀ b₀ a₁ b₁ …. From each 16-byte part of a and b,
+	// interleaveLow uses the first half of the elements, and interleaveHigh uses the second half.
 	"interleaveLow":  {"VUNPCKLPS", "zip1", 0x4e803800},
 	"interleaveHigh": {"VUNPCKHPS", "zip2", 0x4e807800},
 
@@ -193,7 +193,7 @@ func (w *assembler) broadcast(from address, r int) {
 // parts contains the suffixes of the instructions that insert or extract a 16-byte part of a vector.
 var parts = map[*isa]string{avx2: "F128", avx512: "F32X4"}
 
-// insert emits an amd64 instruction that loads one part of register r from an address. The other parts do not change.
+// insert emits an amd64 instruction that loads a 16-byte part of register r from an address. It keeps the other parts.
 func (w *assembler) insert(part int, from address, r int) {
 	w.op("VINSERT%s $%d, %s, %s, %s", parts[w.isa], part, w.memory(from), w.v(r), w.v(r))
 }

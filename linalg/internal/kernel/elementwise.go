@@ -118,8 +118,8 @@ func runFunction[T Float](kernel32, kernel64 int, y, b, a []T) bool {
 	return true
 }
 
-// Softplus runs the kernel of SoftplusSigmoid. A separate kernel would not speed up training, which needs the sigmoid
-// as well.
+// Softplus runs the kernel of SoftplusSigmoid and discards the sigmoid. A separate kernel would not speed up training,
+// which needs the sigmoid as well.
 func Softplus[T Float](y, a []T) { SoftplusSigmoid(y, y, a) }
 
 // SoftplusSigmoid sets y to the softplus of a, and slope to its derivative, the sigmoid. It stores y last, so if y and

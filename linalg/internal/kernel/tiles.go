@@ -78,14 +78,15 @@ func (c *Contraction[T]) tiles() {
 			c.strip(args, &s.full, g, j, vectors)
 		}
 	}
-	// If there is only one group, a narrower tile covers the next columns, as far as they fill whole vectors.
+	// If there is only one group, a narrower tile covers as many of the remaining columns as fill whole vectors.
 	if n := (c.Cols - done) / s.lanes; c.Groups == 1 && n > 0 {
 		c.strip(args, &s.full, 0, done, n)
 		done += n * s.lanes
 	}
-	// If there are several groups, each further tile consists of one vector from each of a few groups. The columns that
-	// then remain in a group do not fill a vector. If each group has four of them, quad tiles cover those of several
-	// groups at once. Otherwise, partial tiles cover them, one group at a time.
+	// If there are several groups, the remaining columns that fill whole vectors are covered by tiles that have one
+	// vector from each of a few groups. The last columns of a group do not fill a vector. If there are four in each
+	// group, quad tiles cover those of several groups at once. Otherwise, partial tiles cover them, one group at a
+	// time.
 	args.cVector, args.bVector = 4*c.CGroup, 4*c.BGroup
 	for j := done; j < c.Cols; j += args.lanes {
 		if c.Cols-j == 4 && s.lanes > 4 && c.Groups > 1 {
