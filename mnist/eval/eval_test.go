@@ -104,6 +104,21 @@ func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 	}
 }
 
+// If the step sizes are NaN, all forward and all reverse paths diverge.
+func TestDivergedPathsOfBothDirectionsAreCounted(t *testing.T) {
+	c := checkpoint(model.Config{Kind: "hvae", K: 1, Tempering: "none", Latent: 3})
+	for _, p := range c.Params() {
+		if p.Name == "flow.step_size_logit" {
+			p.Value.Fill(float32(math.NaN()))
+		}
+	}
+	e := &estimator{model: c, Options: Options{Samples: 5}}
+	r, err := e.estimate(t.Context(), new(ad.Tape[float32]), 0, 0)
+	if err != nil || r.Diverged != 10 {
+		t.Errorf("%d paths have diverged (error %v), want 5 forward and 5 reverse paths", r.Diverged, err)
+	}
+}
+
 // For two images in three runs, standard errors must be computed from each image's mean over the runs.
 func TestStandardErrorsAreOverImages(t *testing.T) {
 	of := func(lower, upper float64) estimate { return estimate{lower: lower, upper: upper} }
