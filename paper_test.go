@@ -1212,9 +1212,9 @@ func trainingProtocol(r *report) {
 
 // importanceNLL checks the paper's statement "we estimate out-of-sample negative log likelihoods (NLLs) using 1000
 // importance samples from the HVAE approximate posterior". The check draws p̂(x) for one image with a VAE and HVAEs of
-// latent dimension ℓ = 1, so log p(x) is known by quadrature. The mean of p̂(x) must be p(x). For the average a of 1000
+// latent dimension ℓ = 1, so that quadrature gives log p(x). The mean of p̂(x) must be p(x). For the average a of 1000
 // draws, Jensen's inequality then gives E[log a] ≤ log p(x). For single draws, E[log p̂(x)] < log p(x) must hold. The
-// draws are computed in float32, as in the program mnist.
+// draws are computed in float32, as in the mnist program.
 func importanceNLL(r *report) {
 	r.statement("",
 		"importance samples from the HVAE's posterior estimate p(x) without bias, so the NLL is estimated from above")

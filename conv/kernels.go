@@ -133,10 +133,10 @@ func transposeRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[
 	}
 }
 
-// transposeOne implements transpose on one core for images with one channel. In transposeRows, the result of a
-// contraction has one row per channel, and each loaded element of δ is used once for each of these rows. With one
-// channel, δ would not be reused. So in transposeOne, the result of a contraction has one row for each row of the
-// kernel. For output row oy, the result for kernel row ky is added to input row oy·Stride + ky − PadTop.
+// transposeOne implements transpose on one core for images with one channel. A contraction in transposeRows computes
+// one row per channel, and uses each loaded element of δ once per row. With one channel, there would be no reuse. So a
+// contraction in transposeOne computes one row for each row of the kernel. The row that it computes from output row oy
+// for kernel row ky is added to row oy·Stride + ky − PadTop of the image.
 func transposeOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	var buffers buffers
 	clear(x.Data)

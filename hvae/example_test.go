@@ -334,7 +334,7 @@ func ExampleNormal() {
 	// ELBO -5.73, log p(y) = -5.082 ± 0.019
 }
 
-// uniformPrior is the model z ~ uniform on (−6, 6)ˡ, x | z ~ N(z, I) for x = 0. z is a function of an unbounded y ∈ ℝˡ.
+// uniformPrior has a z that is uniform on (−6, 6)ˡ, and x | z ~ N(z, I). We observe x = 0. An unbounded y determines z.
 type uniformPrior struct{}
 
 func (uniformPrior) LogJoint(y *ad.Var[float64]) *ad.Var[float64] {

@@ -27,13 +27,14 @@ import (
 //
 //	mnist ARGS                run the program, which must exit with status 0
 //	status N mnist ARGS       run the program, which must exit with status N
-//	refused N mnist ARGS      like status, but it must change no file, and print "note:" lines and one more, to stderr
+//	refused N mnist ARGS      like status, but the program must print a single line, and must not change any file
 //	at TEXT: COMMAND; …       execute the commands when the next run prints TEXT; the command interrupt cancels this run
 //	stdout, stderr REGEXP     the output of the last run of the program must match
 //	same A B                  the files A and B, or all files in the folders A and B, must be equal, except for times
 //	COMMAND                   run any other line as a shell command
 //
-// $TRAIN stands for the train command with the flags of a short run, and $HVAE for the flags of an HVAE.
+// A refused command must print its line to stderr. Lines that begin with "note:" do not count. $TRAIN stands for the
+// train command with the flags of a short run, and $HVAE for the flags of an HVAE.
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(scripts) < 4 {

@@ -40,8 +40,8 @@ const (
 	publishedName  = "published" // protocol of published results
 )
 
-// publishedCSV contains the results of the 57 runs that Table 1 averages, from the LaTeX source of the paper's
-// appendix. The results of a run are means and standard deviations over its three evaluations.
+// publishedCSV contains the results of the 57 runs that are averaged in Table 1. They are from the LaTeX source of the
+// paper's appendix. The results of a run are means and standard deviations over its three evaluations.
 //
 //go:embed published.csv
 var publishedCSV string

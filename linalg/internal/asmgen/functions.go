@@ -82,8 +82,9 @@ func (f *formula) exp(x *value) *value {
 	n, rest, bits := f.reduce(x, 2*exponentBias[f.size])
 	r := f.fnma(n, f.float(log2Low[f.size]), rest)
 	y := f.polynomial(append([]float64{1, 1}, expSeries[f.size]...), r)
-	// The code splits bits, which holds 2·bias + n, into the biased exponents of 2^⌊n/2⌋ (half) and 2^⌈n/2⌉ (rest).
-	// Shifted left into the exponent field, they are the bits of these powers of 2.
+	// The variable bits holds the integer 2·bias + n. The code splits it into half and rest, the biased exponents of
+	// 2^⌊n/2⌋ and 2^⌈n/2⌉. After a shift into the exponent field, half and rest are these powers of 2 in floating-point
+	// format.
 	half := f.shift(bits, -1)
 	rest = f.subInt(bits, half)
 	y = f.mul(y, f.shift(half, mantissaBits[f.size]))

@@ -152,8 +152,8 @@ func (w *assembler) addColumns(n int) {
 		return
 	}
 	// Each iteration of the loop below computes products in registers p + i for i = 0 and 1. If a vector has two lanes,
-	// there are two iterations. In iteration s, register p + i then holds the products of row 2s + i. If a vector has
-	// four lanes, there is only one iteration. The halves of register p + i then hold the products of rows i and i + 2.
+	// there are two iterations, and in iteration s, register p + i holds the products of row 2s + i. If a vector has
+	// four lanes, there is one iteration, and the two halves of register p + i hold the products of rows i and i + 2.
 	const p, a, temp, column = 2, 4, 5, 6
 	load := func(part, row string, i, r int) {
 		w.setVectors(8, n)
