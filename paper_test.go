@@ -657,8 +657,8 @@ func simplified(s hvae.Sample[float64], target hvae.Target[float64], q0 prior, e
 // halfSquares returns ½xᵀx [1×B] for the columns of x.
 func halfSquares(x variable) variable { return ad.Scale(ad.MulSumTo(x, x, 1, x.Cols()), 0.5) }
 
-// sameGradient checks that log p̂(x) and S (see the function simplified) have the same mean and gradients. Equation 12
-// says that their means are equal. For each draw, log p̂(x) − S must equal ½γ₀ᵀγ₀ − ℓ/2, whose mean and gradients are 0.
+// sameGradient checks that log p̂(x) and S, a result of simplified, have the same mean and gradients. Equation 12 says
+// that their means are equal. For each draw, log p̂(x) − S must equal ½γ₀ᵀγ₀ − ℓ/2, whose mean and gradients are 0.
 func sameGradient(r *report) {
 	r.statement("(12) eqn:H_ELBO_simplified",
 		"the two sides have the same mean and gradients; log p̂ and S differ by ½γ₀ᵀγ₀ − ℓ/2 in each draw")
@@ -1142,8 +1142,8 @@ func networks(r *report) {
 
 // vaeBound checks that "HVAE on top of the base convolutional VAE" with K = 0 is the VAE. For the same noise ϵ, log p̂
 // must be equal to log p(x, z₀) − log q⁰(z₀) with z₀ = μ(x) + Σ^½(x)·ϵ. The ELBO estimate of the VAE must be log
-// p(x|z₀) − KL(N(μ, Σ) ‖ N(0, I)). In this estimate, the mean of log q⁰(z₀) − log p(z₀), which is KL, replaces the
-// difference itself.
+// p(x|z₀) − KL(N(μ, Σ) ‖ N(0, I)). Instead of log q⁰(z₀) − log p(z₀), this estimate contains the mean of this
+// difference, which is KL.
 func vaeBound(r *report) {
 	r.statement("", "z₀ = μ + Σ^½·ε, and HVAE with K = 0 is the VAE")
 	const draws = 100

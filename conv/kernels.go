@@ -134,9 +134,10 @@ func transposeRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[
 }
 
 // transposeOne implements transpose on one core for images with one channel. A contraction in transposeRows computes
-// one row per channel, and uses each loaded element of δ once per row. With one channel, there would be no reuse. So a
-// contraction in transposeOne computes one row for each row of the kernel. The row that it computes from output row oy
-// for kernel row ky is added to row oy·Stride + ky − PadTop of the image.
+// one result per channel, and uses each loaded element of δ once per result. With one channel, there would be no reuse.
+// So a contraction in transposeOne takes a row of output pixels, and computes one result for each row of the kernel.
+// For row oy of output pixels and row ky of the kernel, transposeOne adds the result to row oy·Stride + ky − PadTop of
+// the image.
 func transposeOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	var buffers buffers
 	clear(x.Data)

@@ -72,8 +72,8 @@ func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Ra
 	return p, logEstimates, nil
 }
 
-// Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011, section 4.4). Each
-// pass runs all kernels once; for large K, one is enough. Forward and Reverse need other streams, or they are biased.
+// Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011, section 4.4). A pass
+// runs all kernels once. If K is large, one pass is enough. Use other streams for Forward and Reverse to avoid bias.
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
 	tuned := *a

@@ -136,8 +136,8 @@ func readResults(folder string, stderr io.Writer) (results []result) {
 }
 
 // readResult reads the result of the run in a folder. It returns an error if the run has not ended, if its settings do
-// not match its row of Table 1, if its best epoch was not evaluated, or if it was evaluated on another dataset than it
-// was trained on.
+// not match its row of Table 1, if its best epoch was not evaluated, or if it was evaluated on a dataset other than the
+// one it was trained on.
 func readResult(folder string) (r result, err error) {
 	b, err := os.ReadFile(filepath.Join(folder, evaluationFile))
 	if err == nil {

@@ -118,7 +118,7 @@ func given(f *flag.FlagSet, names ...string) (found bool) {
 var mayChange = []string{"epochs", "patience", "lr", "data", "recompute"}
 
 // changed returns the settings s, changed by the flags on the command line. The settings s are those of a resumed run
-// or of a row of Table 1. If a flag changes a setting that is not in the list free, the result is an error.
+// or of a row of Table 1. It returns an error if a flag changes a setting whose name is not in free.
 func changed(s model.Settings, f *flag.FlagSet, free []string) (model.Settings, error) {
 	saved := flag.NewFlagSet("", flag.ContinueOnError)
 	settingsFlags(saved, &s)

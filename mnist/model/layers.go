@@ -136,7 +136,8 @@ var inf = math.Inf(1)
 // New returns a network with its initial parameters. Weights are drawn from N(0, 1/(n_in + n_out)), where n_in and
 // n_out are the sizes of the layer's input and output, for example 28·28 and 14·14·16 in conv1. The decoder's last bias
 // is outputBias, and all other biases are zero. The flow starts with ε = 0.2 and α_k = 0.9, unless Config.Eps or
-// Config.Alpha sets another value. Fixed tempering starts with 1/β₀ = 1.5. Untied tempering starts with s = Π 1/α_k.
+// Config.Alpha sets another value. Fixed tempering starts with 1/β₀ = 1.5. With untied tempering, the standard
+// deviation s of ρ₀ starts at Π 1/α_k.
 func New[T linalg.Float](c Config, outputBias float64, seed uint64) *Network[T] {
 	n := describe[T](c)
 	n.decoder.deconv3.bias.mean = outputBias
