@@ -1285,7 +1285,7 @@ func posteriorCovariance(r *report) {
 	r.compare(slices.Max(end), ">", 0.3, "largest |r| of z_K")
 }
 
-// correlations returns |r| for each pair of rows of z, except rows in which the standard deviation of q⁰ is ≥ 0.9.
+// correlations returns the absolute correlation of each pair of rows of z. It leaves out rows j with sd_j ≥ 0.9 in q⁰.
 func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 	var units [][]float64 // the rows, centred and divided by their norm
 	for j := range z.Rows {

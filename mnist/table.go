@@ -183,7 +183,7 @@ func readMetrics(name string) (all []model.Metrics, err error) {
 	return all, err
 }
 
-// A summary contains all runs of one row under one protocol, and their results.
+// A summary contains all runs of a row of Table 1 that have the same protocol, and their results.
 type summary struct {
 	row, protocol       string
 	config              model.Config

@@ -18,8 +18,8 @@ func add(a, b *big.Float) *big.Float { return newBig(0).Add(a, b) }
 func mul(a, b *big.Float) *big.Float { return newBig(0).Mul(a, b) }
 func quo(a, b *big.Float) *big.Float { return newBig(0).Quo(a, b) }
 
-// exactly returns a function that computes f as the sum of two float64 numbers. The returned function falls back to
-// approximate if its argument is 0, NaN or ±Inf, or if approximate returns an infinite number or NaN.
+// exactly returns a function that computes f as the sum of two float64 numbers. If x is 0, NaN or ±Inf, or if
+// approximate(x) is infinite or NaN, the returned function returns approximate(x) and 0.
 func exactly(approximate func(x float64) float64, f func(x float64) *big.Float) func(x float64) (value, rest float64) {
 	return func(x float64) (value, rest float64) {
 		if y := approximate(x); x == 0 || y-y != 0 || x-x != 0 {

@@ -84,9 +84,9 @@ func (c *Contraction[T]) tiles() {
 		done += n * s.lanes
 	}
 	// If there are several groups, the remaining columns that fill whole vectors are covered by tiles that have one
-	// vector from each of a few groups. The last columns of a group do not fill a vector. If there are four in each
-	// group, quad tiles cover those of several groups at once. Otherwise, partial tiles cover them, one group at a
-	// time.
+	// vector from each of a few groups. The last columns of a group do not fill a vector. If each group has four such
+	// columns, quad tiles cover these columns of several groups at once. Otherwise, partial tiles cover them, one group
+	// at a time.
 	args.cVector, args.bVector = 4*c.CGroup, 4*c.BGroup
 	for j := done; j < c.Cols; j += args.lanes {
 		if c.Cols-j == 4 && s.lanes > 4 && c.Groups > 1 {
