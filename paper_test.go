@@ -641,13 +641,13 @@ func surrogateObjective(r *report) {
 	}
 }
 
-// simplified returns two estimates of the ELBO [1×B]. S is the right side of equation 12. In S′, the entropy of q⁰
-// replaces −log q⁰(z₀). The prior q⁰ must be normal, and z₀ of the sample must come from epsilon. With untied
+// bothELBOs returns two estimates S and S′ of the ELBO [1×B]. S is the right side of equation 12. In S′, the entropy of
+// q⁰ replaces −log q⁰(z₀). The prior q⁰ must be normal, and z₀ of the sample must come from epsilon. With untied
 // tempering, both lack the constant log(σ^ℓ Π α_k^ℓ), where σ is the standard deviation of ρ₀.
 //
 //	S  = log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2,
 //	S′ = S − ½εᵀε + ℓ/2.
-func simplified(s hvae.Sample[float64], target hvae.Target[float64], q0 prior, epsilon variable) (S, SPrime variable) {
+func bothELBOs(s hvae.Sample[float64], target hvae.Target[float64], q0 prior, epsilon variable) (S, SPrime variable) {
 	half := float64(epsilon.Rows()) / 2
 	logJoint := ad.Sub(target.LogJoint(s.End.Z), halfSquares(s.End.Rho))
 	S = ad.AddConst(ad.Sub(logJoint, q0.LogDensity(s.Start.Z)), half)
@@ -657,8 +657,8 @@ func simplified(s hvae.Sample[float64], target hvae.Target[float64], q0 prior, e
 // halfSquares returns ½xᵀx [1×B] for the columns of x.
 func halfSquares(x variable) variable { return ad.Scale(ad.MulSumTo(x, x, 1, x.Cols()), 0.5) }
 
-// sameGradient checks that log p̂(x) and S, a result of simplified, have the same mean and gradients. Equation 12 says
-// that their means are equal. For each draw, log p̂(x) − S must equal ½γ₀ᵀγ₀ − ℓ/2, whose mean and gradients are 0.
+// sameGradient checks that log p̂(x) and S (see bothELBOs) have the same mean and gradients. Equation 12 says that their
+// means are equal. For each draw, log p̂(x) − S must equal ½γ₀ᵀγ₀ − ℓ/2, whose mean and gradients are 0.
 func sameGradient(r *report) {
 	r.statement("(12) eqn:H_ELBO_simplified",
 		"the two sides have the same mean and gradients; log p̂ and S differ by ½γ₀ᵀγ₀ − ℓ/2 in each draw")
@@ -668,7 +668,7 @@ func sameGradient(r *report) {
 		f := s.Flow(&t, hvaetest.Bimodal, dims)
 		q0 := variationalPrior(&t, dims)
 		sample, epsilon, gamma0 := drawWithNoise(&t, f, q0, n, random.Stream(4, "gradient"))
-		S, _ := simplified(sample, f.Target, q0, epsilon)
+		S, _ := bothELBOs(sample, f.Target, q0, epsilon)
 		want := ad.AddConst(halfSquares(gamma0), -dims/2.).Value.Data
 		r.vectors(ad.Sub(sample.LogEstimate(), S).Value.Data, want, 1e-11, "%v: log p̂(x) − S", s)
 	}
@@ -731,17 +731,17 @@ func simplifiedVariance(r *report) {
 	r.draws(got, "<", 0, "ℓ = 200, K = 1: steep U, Var(S) − Var(log p̂)")
 }
 
-// addedVariances estimates Var(S) − Var(log p̂) and Var(S′) − Var(log p̂) (see simplified), each by the mean of n draws.
+// addedVariances estimates Var(S) − Var(log p̂) and Var(S′) − Var(log p̂) (see bothELBOs), each by the mean of n draws.
 func addedVariances(f *flow, q0 prior, n int) (S, SPrime []float64) {
 	sample, epsilon, _ := drawWithNoise(q0.SD.Tape(), f, q0, n, random.Stream(6, "simplified"))
 	squares := squaredDeviations(sample.LogEstimate().Value.Data)
-	s, sPrime := simplified(sample, f.Target, q0, epsilon)
+	s, sPrime := bothELBOs(sample, f.Target, q0, epsilon)
 	S = differences(squaredDeviations(s.Value.Data), squares)
 	SPrime = differences(squaredDeviations(sPrime.Value.Data), squares)
 	return S, SPrime
 }
 
-// replacedTerms checks the variances of log p̂ and of S and S′, the results of simplified. The target is N(0, 1), q⁰ is
+// replacedTerms checks the variances of log p̂ and of S and S′, the results of bothELBOs. The target is N(0, 1), q⁰ is
 // N(0, q²), and the flow has one step and untied tempering, where ρ₀ has standard deviation s. If the flow maps q⁰ to
 // the posterior, log p̂ is constant, so its variance is 0, but Var(S) = ½ and Var(S′) = 1. If the flow fits badly,
 // Var(S) can be smaller: for ε = 0.3, s = 1, α = 0.5 and q = 1, the three variances are 0.283, 0.100 and 0.533.

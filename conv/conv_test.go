@@ -40,7 +40,7 @@ var oblong = Geometry{
 	InH: 6, InW: 5, InC: 2, OutH: 4, OutW: 3, OutC: 3, KernelH: 4, KernelW: 3, Stride: 2, PadTop: 1, PadLeft: 2,
 }
 
-// geometries returns n + 2 geometries: the geometry oblong, the same with only one input channel, and n random ones.
+// geometries returns n + 2 geometries: oblong, a copy of oblong with one input channel, and n random geometries.
 func geometries(rng *rand.Rand, n int) []Geometry {
 	one := oblong
 	one.InC = 1

@@ -189,12 +189,12 @@ func weightGradient[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], s
 // pixel, the slice delta holds a matrix [B×OutC], which is the transpose of the gradient with respect to the pixel's
 // channels. The rows of output pixels are stored from bottom to top.
 //
-// Each element of w is a sum over images and output pixels. Each image is a step of the contraction, and each pixel is
-// a segment (see linalg.Contraction for these terms). A contraction adds the products for all images and for many
-// pixels, so the sums stay in registers. The groups of a contraction are kernel rows that are Stride apart, because
-// such rows use the same input pixels. From one group to the next, an input pixel contributes to an output pixel one
-// row higher. Because delta is in reverse order, the stride BGroup is not negative, as a Contraction requires. The
-// groups make a training step of the VAE 5 % faster.
+// Each element of w is a sum over images and output pixels. A contraction is a sum over segments, and over the steps of
+// each segment (see linalg.Contraction). Here, output pixels are segments, and images are steps. A contraction adds the
+// products for all images and for many pixels, so the sums stay in registers. The groups of a contraction are kernel
+// rows that are Stride apart, because such rows use the same input pixels. From one group to the next, an input pixel
+// contributes to an output pixel one row higher. Because delta is in reverse order, the stride BGroup is not negative,
+// as a Contraction requires. The groups make a training step of the VAE 5 % faster.
 func weightRows[T linalg.Float](g *Geometry, w linalg.Matrix[T], delta []T, x linalg.Matrix[T], lo, hi int) {
 	var buffers buffers
 	n := x.Cols

@@ -157,7 +157,7 @@ func SigmoidGradient[T Float](dst, g, s Matrix[T]) {
 }
 
 // Adamax performs one step of the Adamax optimiser (Kingma and Ba, 2014, algorithm 2) on the calling goroutine. Given
-// the gradient g, it updates the parameters p by gradient ascent, the moving average m, and the maximum u:
+// the gradient g, it updates the moving average m, the maximum u and, by gradient ascent, the parameters p:
 //
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   p ← p + rate·m/(u + ε).
 //

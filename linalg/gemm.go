@@ -26,7 +26,8 @@ import (
 // a stride is negative.
 type Contraction[T Float] = kernel.Contraction[T]
 
-// A Segment holds the indices of the first elements of A_s and B_{s,0} in the slices A and B of a Contraction.
+// A Segment locates the matrices A_s and B_{s,0} of a Contraction: it holds the indices of their first elements in the
+// slices A and B.
 type Segment = kernel.Segment
 
 // The functions below compute the products of a dense layer Y = W·X + b. Affine computes Y. If δ is the gradient with
@@ -94,8 +95,8 @@ func product[T Float](dst, b Matrix[T], c Contraction[T]) {
 // does not depend on the number of goroutines, so results are reproducible.
 const kBlock, kBlockDown = 192, 64
 
-// productRows computes rows lo to hi−1 of the result of the function product, in blocks of kBlock or kBlockDown steps.
-// If c.Add is set, all steps form one block, so that the complete sum is added to C at once.
+// productRows computes rows lo to hi−1 of the result of the function product, in blocks of terms (see kBlock). If c.Add
+// is set, all terms form one block, so that the complete sum is added to C at once.
 func productRows[T Float](c Contraction[T], lo, hi int) {
 	c.Rows = hi - lo
 	c.C = c.C[lo*c.CRow:]

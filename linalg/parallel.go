@@ -54,7 +54,8 @@ func For(n, grain int, body func(lo, hi int)) {
 	body(0, n/chunks)
 }
 
-// chunks returns the number of chunks into which For would divide a loop at this moment. Below 1, For uses one chunk.
+// chunks returns the number of chunks into which For would currently divide a loop. If the result is less than 1, For
+// uses one chunk.
 func chunks(n, grain int) int {
 	if grain <= 0 {
 		return 1

@@ -21,8 +21,8 @@ type Contraction[T Float] struct {
 	Add  bool // whether the result is added to C instead of replacing C
 }
 
-// A Segment holds the indices of the first elements of A_s and B_{s,0} in the slices A and B of a Contraction. The
-// assembly relies on this layout.
+// A Segment locates the matrices A_s and B_{s,0} of a Contraction: it holds the indices of their first elements in the
+// slices A and B. The assembly relies on this layout.
 type Segment = struct{ A, B int }
 
 // Run computes the contraction on the calling goroutine. It panics if an operand is too short, or if an index or a

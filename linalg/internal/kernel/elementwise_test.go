@@ -145,8 +145,9 @@ func exponent(x float64) int {
 
 // testAccuracy compares the results of functions with the exact values. It evaluates the functions at the elements of x
 // and at −120, −120 + step, and so on up to 120. The argument bound is the largest allowed error, in units in the last
-// place. The function unit returns the size of this unit at the exact value y. The hash covers only the results for
-// −120, −120 + step, and so on, because the elements of x may depend on -short.
+// place. The function unit returns the size of this unit at the exact value y. A hash of the results must be equal to
+// function.hash. It covers only the results for −120, −120 + step, and so on, because the elements of x may depend on
+// -short.
 func testAccuracy[T Float](t *testing.T, bound float64, x []T, step float64,
 	unit func(y float64) float64, functions []function[T]) {
 	hashed := len(x)

@@ -108,9 +108,9 @@ func (c *Contraction[T]) tiles() {
 	}
 }
 
-// quads computes the last four columns, j to j+3, of all groups. Each group fills four lanes of a vector. If only one
-// group remains, its four columns form a partial tile. If several groups remain, but too few to fill a vector, the last
-// group is repeated.
+// quads computes the last four columns, j to j+3, of each group of the contraction. Each group fills four lanes of a
+// vector, so a vector holds several groups. If only one group remains, its columns form a partial tile. If several
+// groups remain, but too few to fill a vector, the other lanes repeat the last group.
 func (c *Contraction[T]) quads(args tileArgs, s *kernelSet, j int) {
 	for g := 0; g < c.Groups; {
 		n := min(c.Groups-g, s.lanes/4)
