@@ -1471,7 +1471,8 @@ type report struct {
 	failed         bool
 }
 
-// A measurement records the check of one quantity. If there are several cases, it is the one closest to failing.
+// A measurement records the check of one quantity or, if there are several cases, of the case that is closest to
+// failing.
 type measurement struct {
 	quantity, result, where string
 	excess                  float64 // a larger excess is nearer to failing
@@ -1569,7 +1570,7 @@ func (r *report) add(holds bool, excess float64, measured, relation, expected, d
 	}
 }
 
-// must ends the section with an error if err is not nil.
+// If err is not nil, must fails the test and ends the checks of the section.
 func (r *report) must(err error) {
 	if err != nil {
 		r.t.Fatal(err)

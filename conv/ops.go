@@ -36,9 +36,9 @@ type form[T linalg.Float] [3]*ad.Var[T]
 // Positions of the variables in a form.
 const output, weights, input = 0, 1, 2
 
-// gradient computes the gradient of the trilinear form ⟨δ, W ∗ X⟩ with respect to f[position]. It does not depend on
-// f[position]. The function adds the bias unless it is nil, stores the result in y, records y on the tape, and returns
-// it.
+// gradient computes the gradient of the trilinear form ⟨δ, W ∗ X⟩ with respect to the variable f[position]. This
+// gradient does not depend on f[position] itself. The function adds the bias unless it is nil, stores the result in y,
+// records y on the tape, and returns it.
 func gradient[T linalg.Float](y *ad.Var[T], g *Geometry, position int, f form[T], bias *ad.Var[T]) *ad.Var[T] {
 	var b linalg.Matrix[T]
 	if bias != nil {

@@ -42,7 +42,7 @@ type customTarget struct {
 func (c customTarget) LogJoint(z *ad.Var[float64]) *ad.Var[float64]          { return c.logJoint(z) }
 func (c customTarget) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] { return c.gradU(z) }
 
-// always returns a function whose result is the given target, whatever the tape.
+// always returns a function that returns the given target for every tape.
 func always(target hvae.Target[float64]) func(*ad.Tape[float64]) hvae.Target[float64] {
 	return func(*ad.Tape[float64]) hvae.Target[float64] { return target }
 }

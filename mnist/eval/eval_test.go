@@ -84,7 +84,8 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	}
 }
 
-// All reverse paths must end at z, the exact draw from the posterior. Without a flow, p̂ is then p(x, z)/q(z|x).
+// All reverse paths must end at the same z, an exact draw from the posterior. So without a flow, p̂ must be p(x,
+// z)/q(z|x).
 func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 	x, z := Simulate(checkpoint(vae), random.Stream(1, "image"))
 	e := &estimator{model: checkpoint(vae), Options: Options{Samples: 50}}
