@@ -8,8 +8,8 @@
 //	go test -v -run Paper .          prints the statements with the measured numbers
 //	go test -v -run 'Paper/2.3' .    prints section 2.3 (section 3: 'Paper/^3')
 //
-// Most checks of Algorithm 1 use the flows that the function schemes describes. They have K = 0, 1, 2 or 5 steps, and
-// fixed, free or no tempering. The target is hvaetest.Bimodal unless the comment on the check names another target.
+// Most checks of Algorithm 1 use the flows of schemes(), which have K = 0, 1, 2 or 5 steps, and fixed, free or no
+// tempering. The target is hvaetest.Bimodal unless the comment on the check names another target.
 //
 // A statistical check draws thousands of samples and computes z = (mean − expectation)/(standard error). The seeds are
 // fixed, so the results do not change. With other seeds, a check of a true equation fails with probability 7·10⁻⁶.
@@ -1471,8 +1471,7 @@ type report struct {
 	failed         bool
 }
 
-// A measurement records the check of one quantity or, if there are several cases, of the case that is closest to
-// failing.
+// A measurement is the check of a quantity or, if there are several cases, of the case that is closest to failing.
 type measurement struct {
 	quantity, result, where string
 	excess                  float64 // a larger excess is nearer to failing
@@ -1646,7 +1645,7 @@ func (s scheme) String() string {
 	return name
 }
 
-// values returns step sizes from 0.25 to 0.4, with one column per dimension, and α_k [K×1] between 0.84 and 0.96.
+// values returns a matrix of step sizes from 0.25 to 0.4, with a column per dimension, and α_k [K×1] from 0.84 to 0.96.
 func (s scheme) values(dims int) (epsilon, alpha matrix) {
 	rows := 1
 	if s.PerLayer {

@@ -13,7 +13,7 @@ func layer(in []variable) variable {
 	return Add(h, Grad(Square(h), in[1]))
 }
 
-// nested is a program that runs another program, layer, through Recomputed.
+// nested is a function that calls another function, layer, through Recomputed.
 func nested(in []variable) variable { return Recomputed(layer, in...) }
 
 func TestRecomputedKeepsBits(t *testing.T) {

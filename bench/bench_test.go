@@ -95,8 +95,8 @@ func hvaeOf(K int) mnist.Config {
 	return mnist.Config{Kind: "hvae", K: K, Tempering: "free", VaryEps: true, Latent: 64}
 }
 
-// BenchmarkTrainStep measures one optimiser step of several MNIST models in float32 on all cores with batch size 100.
-// The reported rate excludes operations that are repeated because of the -recompute flag.
+// BenchmarkTrainStep measures one optimiser step for each of several MNIST models, in float32 on all cores with batch
+// size 100. The reported rate excludes operations that are repeated because of the -recompute flag.
 func BenchmarkTrainStep(b *testing.B) {
 	s := mnist.Defaults()
 	b.Run("VAE", func(b *testing.B) { trainStep(b, s) })

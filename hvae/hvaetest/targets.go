@@ -29,7 +29,7 @@ type Mode struct {
 // Bimodal is the target of most tests.
 var Bimodal = TwoModes{-1.3, [2]Mode{{0.35, linalg.Column(1.0), 0.7}, {0.65, linalg.Column(-0.8), 0.5}}}
 
-// LogJoint returns log(w₁eᵘ + w₂eᵛ) = v + softplus(u − v + log(w₁/w₂)) + log w₂ for the normal log densities u and v.
+// LogJoint returns LogEvidence + log w₂ + v + softplus(u − v + log(w₁/w₂)), where eᵘ and eᵛ are the normal densities.
 func (m TwoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	component := func(c Mode) *ad.Var[float64] {
 		r := ad.Scale(ad.Sub(z, z.Tape().Const(c.Mean)), 1/c.SD)

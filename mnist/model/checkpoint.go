@@ -43,8 +43,8 @@ const (
 	digestKey        = "sha256" // key of the digest in the metadata; older files lack it
 )
 
-// digest returns the hexadecimal SHA-256 of the metadata and of data, the bytes after the header. Each key of the
-// metadata except digestKey contributes a line "key=value\n". The lines are sorted by key and precede data.
+// digest returns, in hexadecimal, the SHA-256 of the metadata followed by data, the bytes after the header. The
+// metadata are hashed as lines "key=value\n", sorted by key, without digestKey.
 func digest(meta map[string]string, data []byte) string {
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
