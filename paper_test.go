@@ -642,8 +642,8 @@ func surrogateObjective(r *report) {
 }
 
 // bothELBOs returns two estimates S and S′ of the ELBO [1×B]. S is the right side of equation 12. In S′, the entropy of
-// q⁰ replaces −log q⁰(z₀). The prior q⁰ must be normal, and z₀ of the sample must come from epsilon. With untied
-// tempering, both lack the constant log(σ^ℓ Π α_k^ℓ), where σ is the standard deviation of ρ₀.
+// q⁰ replaces −log q⁰(z₀). The prior q⁰ must be normal, and epsilon the noise of the sample's z₀. With untied
+// tempering, both omit the constant log(σ^ℓ Π α_k^ℓ), where σ is the standard deviation of ρ₀.
 //
 //	S  = log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2,
 //	S′ = S − ½εᵀε + ℓ/2.
@@ -731,7 +731,7 @@ func simplifiedVariance(r *report) {
 	r.draws(got, "<", 0, "ℓ = 200, K = 1: steep U, Var(S) − Var(log p̂)")
 }
 
-// addedVariances estimates Var(S) − Var(log p̂) and Var(S′) − Var(log p̂) (see bothELBOs), each by the mean of n draws.
+// addedVariances returns two samples of n numbers. Their means estimate Var(S) − Var(log p̂) and Var(S′) − Var(log p̂).
 func addedVariances(f *flow, q0 prior, n int) (S, SPrime []float64) {
 	sample, epsilon, _ := drawWithNoise(q0.SD.Tape(), f, q0, n, random.Stream(6, "simplified"))
 	squares := squaredDeviations(sample.LogEstimate().Value.Data)

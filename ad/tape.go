@@ -53,7 +53,7 @@ type Rule[T linalg.Float] interface {
 // A Tape records operations in the order in which they run. The zero value is an empty tape, ready to use.
 type Tape[T linalg.Float] struct {
 	// RecordAll makes the tape record operations on constants as well, and it makes Recomputed keep its intermediate
-	// variables. FirstNonFinite can then name every operation.
+	// variables. FirstNonFinite can then report the name of any operation.
 	RecordAll bool
 
 	vars   []*Var[T]

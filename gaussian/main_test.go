@@ -217,7 +217,8 @@ type longRow struct {
 	Iterations int
 }
 
-// missing returns the missing evidence (see README.md): log p(D) at maximum likelihood minus log p(D) at the estimate.
+// missing returns how far log p(D) at the estimate is below log p(D) at maximum likelihood (README.md: missing
+// evidence).
 func (r longRow) missing() float64 { return r.MLEEvidence - r.LogEvidence }
 
 // iterationsFigure plots longRow.missing against the number of iterations, in one chart for d = 60 and one for d = 301.

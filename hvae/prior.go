@@ -88,7 +88,7 @@ func (q Normal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
 	return ad.Sub(LogNormal(epsilon), ad.Sum(ad.Log(diagonal)))
 }
 
-// factor returns C [n×n] and its diagonal [n×1]. It panics unless Factor is [n×n].
+// factor returns the Cholesky factor C [n×n] and its diagonal [n×1]. It panics unless Factor is [n×n].
 func (q Normal[T]) factor(n int) (C, diagonal *ad.Var[T]) {
 	mustNotBeNil("Normal.Mean", q.Mean == nil)
 	mustBe("Normal.Factor", q.Factor, n, n)

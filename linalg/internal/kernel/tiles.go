@@ -78,7 +78,8 @@ func (c *Contraction[T]) tiles() {
 			c.strip(args, &s.full, g, j, vectors)
 		}
 	}
-	// If there is only one group, a narrower tile covers as many of the remaining columns as fill whole vectors.
+	// If there is only one group, a narrower tile covers the remaining columns, except those that do not fill a whole
+	// vector.
 	if n := (c.Cols - done) / s.lanes; c.Groups == 1 && n > 0 {
 		c.strip(args, &s.full, 0, done, n)
 		done += n * s.lanes
