@@ -26,8 +26,7 @@ var (
 		`\b((?:ad|bench|conv|gaussian|hvae|linalg|mnist)/[\w./-]*\w|\w+\.go)\b`)
 )
 
-// Every test and file that a document names must exist. Here, the documents are all README.md files and the comments in
-// paper_test.go.
+// Every test and file that is named in a README.md file or in a comment in paper_test.go must exist.
 func TestTestsAndFilesNamedInDocumentsExist(t *testing.T) {
 	t.Chdir("..")
 	comments := regexp.MustCompile(`(?m)^\s*//.*`).FindAllString(read("paper_test.go"), -1)

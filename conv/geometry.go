@@ -127,7 +127,8 @@ type run struct{ pixel, count, first, last int }
 func outputRuns(dst []run, a axis, lo, hi int) []run { return runs(dst, lo, hi, 1, 0, a.taps) }
 
 // inputRuns divides input pixels lo to hi−1 into runs and appends the runs to dst. The pixels of a run are a.stride
-// apart. From each pixel of a run to the next, both ends of the range of dependent output pixels increase by one.
+// apart. If output pixels first to last−1 depend on a pixel of a run, output pixels first+1 to last depend on the next
+// pixel of the run.
 func inputRuns(dst []run, a axis, lo, hi int) []run { return runs(dst, lo, hi, a.stride, 1, a.outputs) }
 
 // runs divides pixels lo to hi−1 into runs and appends the runs to dst. The pixels of a run are i, i + distance, i +

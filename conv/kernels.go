@@ -60,9 +60,9 @@ func convRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo, h
 	}
 }
 
-// A line is a row or a column of pixels. A single linalg.Contraction computes a whole line. Each pixel of the line is a
-// group of the contraction. From one pixel to the next, the position of the result in Contraction.C increases by
-// cStride, and the starts of the segments in Contraction.B increase by bStride.
+// A line is a row or a column of pixels, which one linalg.Contraction can compute with one group per pixel. For each
+// next pixel, the result starts cStride elements later in Contraction.C, and the segments start bStride elements later
+// in Contraction.B.
 type line struct{ pixels, cStride, bStride int }
 
 // runPixels computes a rectangle of pixels. The argument across is the first row of the rectangle, and the argument
@@ -133,11 +133,10 @@ func transposeRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[
 	}
 }
 
-// transposeOne implements transpose on one core for images with one channel. A contraction in transposeRows computes
-// one result per channel, and uses each loaded element of δ once per result. With one channel, there would be no reuse.
-// So a contraction in transposeOne takes a row of output pixels, and computes one result for each row of the kernel.
-// For row oy of output pixels and row ky of the kernel, transposeOne adds the result to row oy·Stride + ky − PadTop of
-// the image.
+// transposeOne implements transpose on one core for images with one channel. A contraction in transposeRows has one row
+// per channel. With one channel, it would use each loaded element of δ only once. So a contraction in transposeOne has
+// one row per kernel row instead. It reads row oy of output pixels, and adds its row for kernel row ky to row oy·Stride
+// + ky − PadTop of the image.
 func transposeOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	var buffers buffers
 	clear(x.Data)
@@ -189,12 +188,12 @@ func weightGradient[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], s
 // pixel, the slice delta holds a matrix [B×OutC], which is the transpose of the gradient with respect to the pixel's
 // channels. The rows of output pixels are stored from bottom to top.
 //
-// Each element of w is a sum over images and output pixels. A contraction is a sum over segments, and over the steps of
-// each segment (see linalg.Contraction). Here, output pixels are segments, and images are steps. A contraction adds the
-// products for all images and for many pixels, so the sums stay in registers. The groups of a contraction are kernel
-// rows that are Stride apart, because such rows use the same input pixels. From one group to the next, an input pixel
-// contributes to an output pixel one row higher. Because delta is in reverse order, the stride BGroup is not negative,
-// as a Contraction requires. The groups make a training step of the VAE 5 % faster.
+// Each element of w is a sum of products over images and output pixels. The contraction has one segment per output
+// pixel, and one step per image (see linalg.Contraction). It adds the products for all images and for many pixels, so
+// the sums stay in registers. The groups of a contraction are kernel rows that are Stride apart, because such rows use
+// the same input pixels. From one group to the next, an input pixel contributes to an output pixel one row higher.
+// Because delta is in reverse order, the stride BGroup is not negative, as a Contraction requires. The groups make a
+// training step of the VAE 5 % faster.
 func weightRows[T linalg.Float](g *Geometry, w linalg.Matrix[T], delta []T, x linalg.Matrix[T], lo, hi int) {
 	var buffers buffers
 	n := x.Cols

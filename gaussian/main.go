@@ -217,7 +217,8 @@ func errorChart(title string, rows []model.Outcome, families ...string) []byte {
 	return plot.Panels(1, c)
 }
 
-// gapChart plots the gap log p(D) − ELBO against K for tied and untied tempering, and the limit for tied tempering.
+// gapChart plots the gap log p(D) − ELBO against K for tied and untied tempering, and a lower bound on the gap for tied
+// tempering.
 func gapChart(rows []model.Outcome) []byte {
 	c := plot.Chart{Title: "Does the bound tighten with K?", LogX: true, LogY: true}
 	c.XLabel = "number of leapfrog steps K"

@@ -237,8 +237,8 @@ func iterationsFigure(rows []longRow) []byte {
 	return plot.Panels(2, charts...)
 }
 
-// The errors that README.md gives for longer runs and chained runs must agree with the stored results. A chained run
-// starts from the result for the previous dataset.
+// The errors in θ that README.md shows for longer runs and for chained runs must agree with the stored results. A
+// chained run starts from the result for the previous dataset.
 func TestREADMEShowsLongerAndChainedRuns(t *testing.T) {
 	type chainedRow struct {
 		Method               string

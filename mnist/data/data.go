@@ -74,8 +74,8 @@ func Load(ctx context.Context, folder string, stderr io.Writer) (set Set, err er
 	return set, err
 }
 
-// LoadTest is like Load, but it does not read the training images, because that takes most of Load's time. It sets
-// Train and SHA256 only for the built-in images.
+// LoadTest is like Load, but it skips the training images, which take most of Load's time. It sets Train and SHA256
+// only for the built-in images.
 func LoadTest(ctx context.Context, folder string, stderr io.Writer) (set Set, err error) {
 	folder = cmp.Or(folder, os.Getenv("HVAE_MNIST"))
 	if folder == Synthetic {

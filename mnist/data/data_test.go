@@ -223,7 +223,7 @@ func TestLoadFindsTheFolder(t *testing.T) {
 			t.Fatalf("%s was created", typo)
 		}
 	}
-	// By default, files must be downloaded to the user's cache.
+	// By default, Load must download the files to a folder in the user's cache.
 	t.Setenv("HVAE_MNIST", "")
 	for _, v := range []string{"HOME", "XDG_CACHE_HOME", "LocalAppData"} {
 		t.Setenv(v, typo)
