@@ -641,12 +641,12 @@ func surrogateObjective(r *report) {
 	}
 }
 
-// bothELBOs returns two estimates S and S′ of the ELBO [1×B]. S is the right side of equation 12. In S′, the entropy of
-// q⁰ replaces −log q⁰(z₀). The prior q⁰ must be normal, and epsilon the noise of the sample's z₀. With untied
-// tempering, both omit the constant log(σ^ℓ Π α_k^ℓ), where σ is the standard deviation of ρ₀.
+// bothELBOs returns two estimates [1×B] of the ELBO. The noise of the sample's z₀ is epsilon, and q⁰ must be normal:
 //
-//	S  = log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2,
-//	S′ = S − ½εᵀε + ℓ/2.
+//	S  = log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2    (the right side of equation 12),
+//	S′ = S − ½εᵀε + ℓ/2                                 (the entropy of q⁰ replaces −log q⁰(z₀)).
+//
+// With untied tempering, S and S′ omit the constant log(σ^ℓ Π α_k^ℓ), where σ is the standard deviation of ρ₀.
 func bothELBOs(s hvae.Sample[float64], target hvae.Target[float64], q0 prior, epsilon variable) (S, SPrime variable) {
 	half := float64(epsilon.Rows()) / 2
 	logJoint := ad.Sub(target.LogJoint(s.End.Z), halfSquares(s.End.Rho))
@@ -1307,9 +1307,9 @@ func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 	return all
 }
 
-// publishedTable checks the published NLLs that the program mnist prints. Those in table 1 are the means over the runs
-// in the paper's supplement (published.csv). The paper says: "We report the average NLL values over either two or three
-// different initializations", and "The base VAE achieves an NLL of 83.20". The table rounds to two decimals.
+// publishedTable checks the published NLLs that the program mnist prints. The NLLs in table 1 must be the means over
+// the runs in the paper's supplement (published.csv), rounded to two decimals. The paper says: "We report the average
+// NLL values over either two or three different initializations", and "The base VAE achieves an NLL of 83.20".
 func publishedTable(r *report) {
 	r.corrected("table 1, tab:mnist_nll",
 		`"List of tests of HVAE for ε fixed across flow layers", the caption of tab:varied_eps`,
@@ -1569,7 +1569,7 @@ func (r *report) add(holds bool, excess float64, measured, relation, expected, d
 	}
 }
 
-// If err is not nil, must fails the test and ends the checks of the section.
+// must fails the test and ends the checks of the section if err is not nil.
 func (r *report) must(err error) {
 	if err != nil {
 		r.t.Fatal(err)

@@ -134,9 +134,9 @@ func transposeRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[
 }
 
 // transposeOne implements transpose on one core for images with one channel. A contraction in transposeRows has one row
-// per channel. With one channel, it would use each loaded element of δ only once. So a contraction in transposeOne has
-// one row per kernel row instead. It reads row oy of output pixels, and adds its row for kernel row ky to row oy·Stride
-// + ky − PadTop of the image.
+// per channel. With one channel, it would use each loaded element of δ only once. Instead, transposeOne computes a
+// contraction for each row oy of output pixels, with one result row per kernel row. It adds the result row for kernel
+// row ky to row oy·Stride + ky − PadTop of the image.
 func transposeOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	var buffers buffers
 	clear(x.Data)

@@ -13,8 +13,7 @@ import (
 //
 // An Evidence does not reveal whether the draws miss a region of the posterior. Compare it with an estimate from AIS,
 // from another q⁰ or, for simulated x, from ReverseEstimate. If the two disagree, at least one is wrong. If they agree,
-// both may be wrong. To estimate the evidence of a fixed model, fit q⁰ and the flow with ImportanceBound instead of the
-// ELBO.
+// both may be wrong. To estimate the evidence of a fixed model, fit q⁰ and the flow with ImportanceBound, not the ELBO.
 type Evidence struct {
 	Log float64 // log (1/L) Σ p̂ᵢ
 	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)), or NaN if L = 1. It is valid if TailShape < ½.

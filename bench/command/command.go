@@ -1,5 +1,5 @@
 // Package command implements the parts that the gaussian and mnist programs have in common. It handles usage errors,
-// exit statuses and signals, and it replaces files so that a crash cannot damage them.
+// exit statuses and signals, and it replaces files atomically, so a crash cannot leave a damaged file.
 package command
 
 import (

@@ -14,8 +14,9 @@ var (
 	log2High = map[int]float64{4: 0.693147182464599609375, 8: math.Ln2}
 	log2Low  = map[int]float64{4: math.Ln2 - 0.693147182464599609375, 8: 2.319046813846299558e-17}
 
-	// eʳ = 1 + r + r²·Σ_i expSeries[i]·rⁱ for |r| ≤ ½ log 2. These minimax polynomials were computed with the Remez
-	// algorithm. Without rounding, the relative error of eʳ would be at most 4.3e-9 (float32) and 1.5e-17 (float64).
+	// eʳ ≈ 1 + r + r²·Σ_i expSeries[i]·rⁱ for |r| ≤ ½ log 2. For each precision, this is a minimax polynomial, which
+	// was computed with the Remez algorithm. Without rounding, the relative error of eʳ would be at most 4.3e-9
+	// (float32) and 1.5e-17 (float64).
 	expSeries = map[int][]float64{
 		4: {0.4999999403953552, 0.1666651964187622, 0.04166839271783829, 0.008368780836462975, 0.0013814466074109077},
 		8: {0.5000000000000001, 0.16666666666666674, 0.04166666666662416, 0.008333333333322217, 0.0013888888917198547,

@@ -84,10 +84,9 @@ func (c *Contraction[T]) tiles() {
 		c.strip(args, &s.full, 0, done, n)
 		done += n * s.lanes
 	}
-	// If there are several groups, the remaining columns that fill whole vectors are covered by tiles that have one
-	// vector from each of a few groups. The last columns of a group do not fill a vector. If each group has four such
-	// columns, quad tiles cover these columns of several groups at once. Otherwise, partial tiles cover them, one group
-	// at a time.
+	// If there are several groups, the next tiles cover the other whole vectors. Each tile takes one vector from each
+	// of a few groups. Fewer columns than a vector then remain in each group. If four remain, quad tiles cover the last
+	// four columns of several groups at once. Otherwise, partial tiles cover the last columns, one group at a time.
 	args.cVector, args.bVector = 4*c.CGroup, 4*c.BGroup
 	for j := done; j < c.Cols; j += args.lanes {
 		if c.Cols-j == 4 && s.lanes > 4 && c.Groups > 1 {
