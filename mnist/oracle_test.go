@@ -23,7 +23,7 @@ func parts(n int, seed uint64) (training, validation []int) {
 	return order[n/6:], order[:n/6]
 }
 
-// A course is one training run of the oracle.
+// A course is one training run of the oracle, the second implementation that is described above.
 type course struct {
 	images               data.Images
 	training, validation []int

@@ -101,8 +101,8 @@ func TestOutcomeDependsOnlyOnItsArguments(t *testing.T) {
 	}
 }
 
-// log p̂ must be log p(x, z_K) + log N(ρ_K|0, I) + ℓ log(Π α_k) − log q⁰(z₀) − log N(ρ₀|0, s²I), where ℓ = 2, and the
-// first leapfrog step must satisfy z₁ = z₀ + ε(ρ₀ − ½ε ∇U(z₀)).
+// log p̂ must be log p(x, z_K) + log N(ρ_K|0, I) + ℓ log(Π α_k) − log q⁰(z₀) − log N(ρ₀|0, s²I), where ℓ = 2 and s is
+// the standard deviation of ρ₀. The first leapfrog step must satisfy z₁ = z₀ + ε(ρ₀ − ½ε ∇U(z₀)).
 func TestTwoModesDrawsFollowAlgorithm1(t *testing.T) {
 	logNormal := func(x, y, sd float64) float64 { return -(x*x+y*y)/(2*sd*sd) - math.Log(2*math.Pi*sd*sd) }
 	for _, f := range []TwoModesFlow{
