@@ -1261,7 +1261,7 @@ func importanceNLL(r *report) {
 func posteriorCovariance(r *report) {
 	r.statement("", `samples from the HVAE's posterior have "non-negligible covariance across dimensions"`)
 	const images, draws = 20, 200
-	b, err := os.ReadFile("mnist/results/hvae150.safetensors")
+	b, err := os.ReadFile("mnist/results/hvae.safetensors")
 	r.must(err)
 	c, err := mnist.DecodeCheckpoint(b)
 	r.must(err)

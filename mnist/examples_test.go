@@ -26,7 +26,7 @@ func TestREADMEMatchesTheExamples(t *testing.T) {
 	}
 	vae := example("eval -checkpoint runs/vae -limit 1000 -runs 1")
 	shows(t, "README.md", "it prints ELBO %v, NLL %v, and that k̂ is above 0.667 for %.0f %% of the images", vae.ELBO, vae.NLL, 100*vae.HeavyTails)
-	const vae1950, hvae150 = "eval -checkpoint mnist/results/vae.safetensors", "eval -checkpoint mnist/results/hvae150.safetensors"
+	const vae1950, hvae825 = "eval -checkpoint mnist/results/vae.safetensors", "eval -checkpoint mnist/results/hvae.safetensors"
 	for text, e := range map[string]eval.Evaluation{
 		"`eval -samples 20` prints":             example(vae1950 + " -samples 20"),
 		"(checkpoint.py) (PyTorch 1.13) prints": example("checkpoint.py mnist/results/vae.safetensors t10k-images-idx3-ubyte.gz 10000 20"),
@@ -35,7 +35,7 @@ func TestREADMEMatchesTheExamples(t *testing.T) {
 	}
 	gaps, errors, tails := "| upper − lower bound |", "| NLL too high by at least |", "| images with k̂ > 0.667 |"
 	for _, flags := range []string{" -simulated", ""} {
-		for _, command := range []string{vae1950, hvae150} {
+		for _, command := range []string{vae1950, hvae825} {
 			e := example(command + " -method ais -steps 300 -chains 8 -limit 100 -runs 1" + flags)
 			gap := ""
 			if e.Upper == e.Upper { // not NaN

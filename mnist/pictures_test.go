@@ -23,7 +23,7 @@ func TestPicturesAreReproducible(t *testing.T) {
 	for name, args := range map[string]string{
 		"samples.png": "sample -checkpoint results/vae.safetensors",
 		"digits.png":  "reconstruct -checkpoint results/vae.safetensors -data testdata/digits",
-		"flow.png":    "reconstruct -checkpoint results/hvae150.safetensors -data testdata/digits -n 6",
+		"flow.png":    "reconstruct -checkpoint results/hvae.safetensors -data testdata/digits -n 6",
 	} {
 		want, again := pixels(t, "pictures", name), filepath.Join(t.TempDir(), strings.Repeat("x", 240)+".PNG")
 		mustRun(t, append(strings.Fields(args), "-o", again)...)

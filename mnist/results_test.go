@@ -93,7 +93,7 @@ func TestFiguresMatchTheirRuns(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the last digits of numbers differ on machines that fuse multiplications and additions")
 	}
-	for _, folder := range []string{"table", "150"} {
+	for _, folder := range []string{"table", "150", "full"} {
 		differences, budget := figures(stored(t, folder))
 		matches(t, filepath.Join("results", folder, "table1.svg"), differences)
 		matches(t, filepath.Join("results", folder, "budget.svg"), budget)
@@ -116,10 +116,13 @@ func TestFullRunsMatchTheResults(t *testing.T) {
 		noError(t, err)
 		return fmt.Sprintf(" %d | %s | %s |", r.epochs, eval.PlusMinus(r.ELBO, r.ELBOSD), eval.PlusMinus(r.NLL, r.NLLSD))
 	}
+	models := map[string]string{"vae": "VAE", "hvae-k5-free-varied": "HVAE"}
 	// The loop reads publishedCSV directly, because published() drops the standard deviations.
 	for line := range strings.Lines(publishedCSV) {
-		if f := strings.Split(strings.TrimSpace(line), ","); f[0] == "vae" {
-			shows(t, resultsREADME, "| %s | %s | -%s ± %s | %s ± %s |%s", f[1], f[2], f[3], f[4], f[5], f[6], run("full/vae-"+f[1]))
+		f := strings.Split(strings.TrimSpace(line), ",")
+		folder := "full/" + f[0] + "-" + f[1]
+		if _, err := os.Stat("results/" + folder); err == nil {
+			shows(t, resultsREADME, "| %s, %s | %s | -%s ± %s | %s ± %s |%s", models[f[0]], f[1], f[2], f[3], f[4], f[5], f[6], run(folder))
 		}
 	}
 	mean := func(s summary) string {
@@ -127,8 +130,8 @@ func TestFullRunsMatchTheResults(t *testing.T) {
 		elbo, _ := eval.MeanSD(s.elbos)
 		return fmt.Sprintf(" %.0f | %v | %s |", epochs, elbo, eval.PlusMinus(eval.MeanSD(s.nlls)))
 	}
-	shows(t, resultsREADME, "| mean |%s%s", mean(find(full, "vae", true)), mean(find(full, "vae", false)))
-	shows(t, resultsREADME, "| 85547, in `2000/` | | | |%s", run("2000/vae-85547"))
+	shows(t, resultsREADME, "| VAE, mean |%s%s", mean(find(full, "vae", true)), mean(find(full, "vae", false)))
+	shows(t, resultsREADME, "| VAE, 85547, in `2000/` | | | |%s", run("2000/vae-85547"))
 }
 
 // The numbers in the text of results/README.md must agree with the results.
@@ -153,21 +156,11 @@ func TestTextOfTheREADMEMatchesTheResults(t *testing.T) {
 	}
 	inside := 1 - 0.05/comparisons // probability that |t| is not significant, for t with 2 degrees of freedom
 	shows(t, resultsREADME, "from %.1f standard errors", math.Sqrt(2)*inside/math.Sqrt(1-inside*inside))
-	var epochs, reached []int
+	var epochs []int
 	for _, r := range published() {
 		epochs = append(epochs, r.epochs)
 	}
 	shows(t, resultsREADME, "published runs took %d to %d epochs", slices.Min(epochs), slices.Max(epochs))
-	var bests []float64
-	for _, r := range hvae.runs {
-		bests = append(bests, model.Best(r.metrics).ValELBO)
-	}
-	best, _ := eval.MeanSD(bests)
-	for _, r := range vae.runs {
-		reached = append(reached, 1+slices.IndexFunc(r.metrics, func(m model.Metrics) bool { return m.ValELBO >= float64(best) }))
-	}
-	shows(t, resultsREADME, "ELBO of the HVAE is %.1f. The VAEs of `full/` reach it after %s epochs; the HVAE took the work of %.0f",
-		float64(best), list("%d", reached...), 150*float64(hvae.config.StepCost())/float64(vae.config.StepCost()))
 	leaves := map[bool][]int{} // epochs in which a run leaves the first plateau, by whether it is tempered and K = 5
 	for _, s := range table {
 		for _, r := range s.runs {
@@ -182,16 +175,40 @@ func TestTextOfTheREADMEMatchesTheResults(t *testing.T) {
 	slices.Sort(leaves[false])
 	shows(t, resultsREADME, "leave it in epoch %s, the others in epoch %s",
 		list("%d", slices.Compact(leaves[true])...), list("%d", slices.Compact(leaves[false])...))
-	m, err := readCheckpoint("results/hvae150.safetensors")
+}
+
+// results/README.md must describe the HVAE that was trained to its end, beside the VAE with the same seed.
+func TestREADMEDescribesTheHVAE(t *testing.T) {
+	hvae, err := readResult("results/full/hvae-k5-free-varied-85547")
 	noError(t, err)
-	flow := model.FlowOf(m.Network)
-	shows(t, resultsREADME, "1/√β₀ is %.2f, and the median ε is %.2f", flow.MomentumSD, flow.Eps)
+	vae, err := readResult("results/full/vae-85547")
+	noError(t, err)
+	best, bestVAE := model.Best(hvae.metrics), model.Best(vae.metrics)
+	work := float64(hvae.Settings.StepCost()) / float64(vae.Settings.StepCost())
+	shows(t, resultsREADME, "stopped after %d epochs, which is the work of %.0f epochs of a VAE", hvae.epochs, work*float64(hvae.epochs))
+	shows(t, resultsREADME, "best validation ELBO is %.2f (epoch %d); that of the VAE is %.2f (epoch %d)",
+		best.ValELBO, best.Epoch, bestVAE.ValELBO, bestVAE.Epoch)
+	var eps, momentumSDs []float64
+	for _, epoch := range []int{1, 10, 100, 300, best.Epoch} {
+		m := hvae.metrics[epoch-1]
+		eps, momentumSDs = append(eps, m.Eps), append(momentumSDs, m.MomentumSD)
+	}
+	and := func(format string, numbers []float64) string {
+		last := len(numbers) - 1
+		return fmt.Sprintf("%s and "+format, list(format, numbers[:last]...), numbers[last])
+	}
+	shows(t, resultsREADME, "in epochs 1, 10, 100, 300 and %d, the median ε is %s, and 1/√β₀ = Π 1/α_k is %s",
+		best.Epoch, and("%.3f", eps), and("%.2f", momentumSDs))
+	difference := signed(hvae.NLL-vae.NLL, eval.Number(math.NaN()))
+	shows(t, resultsREADME, "%s at the end of training (one seed", difference)
+	shows(t, "../README.md", "has an NLL of %v (published 83.11), and the VAE with the same seed %v", hvae.NLL, vae.NLL)
+	shows(t, "../README.md", "(median ε %.3f, 1/√β₀ %.2f)", best.Eps, best.MomentumSD)
 }
 
 func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 	for file, folder := range map[string]string{
-		"vae.safetensors":     "results/2000/vae-85547",
-		"hvae150.safetensors": "results/150/hvae-k5-free-varied-98765",
+		"vae.safetensors":  "results/2000/vae-85547",
+		"hvae.safetensors": "results/full/hvae-k5-free-varied-85547",
 	} {
 		m, err := readCheckpoint(filepath.Join("results", file))
 		noError(t, err)
@@ -209,46 +226,44 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 type armRun struct {
 	Arm    string
 	Result struct {
-		ELBO, NLL, Lower float64
-		Samples          int
+		ELBO, NLL, Lower eval.Number
+		HeavyTails       eval.Number `json:"heavy_tails"`
+		Images, Samples  int
 	}
 }
 
-// results/README.md must show the results of all control runs.
+// results/README.md must show the results of all control runs and of the trained models.
 func TestControlsAreInTheREADME(t *testing.T) {
-	half := 0.0                     // NLL with half the learning rate
-	short := map[string][]float64{} // NLLs after 30 epochs
-	long := map[string][]string{}   // rows of the table of runs with 150 epochs, by the name of the model
-	cell := func(name string, column int, value float64) {
-		if long[name] == nil {
-			long[name] = make([]string, 4)
-		}
-		long[name][column] = fmt.Sprintf("%.2f", value)
-	}
-	e := evaluated(t, "150/hvae-k5-free-varied-98765")
-	cell("`hvae150`", 0, float64(e.ELBO))
-	cell("`hvae150`", 1, float64(e.NLL))
+	nlls := map[string][]float64{}   // by arm
+	trained := map[string][]string{} // rows of the table of trained models
 	for _, r := range jsonLines[armRun](t, string(read(t, "results/controls.jsonl"))) {
-		name, is150 := strings.CutPrefix(r.Arm, "150 epochs: ")
-		switch {
-		case r.Arm == "vae" || r.Arm == "k0":
-			short[r.Arm] = append(short[r.Arm], r.Result.NLL)
-		case !is150:
-			half = r.Result.NLL // -lr 0.0005
-		case r.Result.Lower != 0:
-			cell(name, 3, -r.Result.Lower)
-		case r.Result.Samples == 12000:
-			cell(name, 2, r.Result.NLL)
-		default:
-			cell(name, 0, r.Result.ELBO)
-			cell(name, 1, r.Result.NLL)
+		name, isTrained := strings.CutPrefix(r.Arm, "trained: ")
+		if !isTrained || r.Result.Images == 10_000 {
+			nlls[r.Arm] = append(nlls[r.Arm], float64(r.Result.NLL))
+			continue
+		}
+		if trained[name] == nil {
+			trained[name] = make([]string, 5)
+		}
+		cells := trained[name]
+		if r.Result.Samples == 12_000 {
+			cells[3] = r.Result.NLL.String()
+			continue
+		}
+		cells[0], cells[1] = r.Result.ELBO.String(), r.Result.NLL.String()
+		cells[2] = fmt.Sprintf("%.0f %%", 100*r.Result.HeavyTails)
+		if r.Result.Lower != 0 {
+			cells[4] = (-r.Result.Lower).String()
 		}
 	}
-	for name, cells := range long {
+	for name, cells := range trained {
 		shows(t, resultsREADME, "| %s | %s |", name, strings.Join(cells, " | "))
 	}
-	shows(t, resultsREADME, "without its flow is %s instead of %s", long["`hvae150` without its flow"][1], long["`hvae150`"][1])
-	k0, vae := short["k0"], short["vae"]
+	without := nlls["trained: `hvae` without its flow"][0]
+	with := evaluated(t, "full/hvae-k5-free-varied-85547").NLL
+	shows(t, resultsREADME, "NLL of `hvae` without its flow is %.2f instead of %v", without, with)
+	shows(t, resultsREADME, "NLL of `hvae.safetensors` without its flow is %.2f instead of %v", without, with)
+	k0, vae := nlls["k0"], nlls["vae"]
 	var more, moved []float64
 	for i, seed := range []string{"85547", "12345", "98765"} { // the order of the seeds in controls.jsonl
 		more = append(more, k0[i]-vae[i])
@@ -256,7 +271,7 @@ func TestControlsAreInTheREADME(t *testing.T) {
 	}
 	shows(t, resultsREADME, "is %s higher (three seeds, not significant)", eval.PlusMinus(eval.MeanSE(more)))
 	shows(t, resultsREADME, "moved by %s nats", list("%+.2f", moved...))
-	shows(t, "../README.md", "gives an NLL of %.2f instead of %s", half, long["`vae`"][1])
+	shows(t, "../README.md", "gives an NLL of %.2f instead of %.2f", nlls["half rate"][0], nlls["full rate"][0])
 }
 
 func TestRowsMatchTheirNames(t *testing.T) {

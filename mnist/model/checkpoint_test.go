@@ -68,7 +68,7 @@ func TestCheckpointsAreUnchangedAfterReadingAndWriting(t *testing.T) {
 	c := testCheckpoint()
 	c.Config.Draws, c.Config.Importance = 5, true
 	files := [][]byte{c.Encode()}
-	for _, name := range []string{"../results/vae.safetensors", "../results/hvae150.safetensors"} {
+	for _, name := range []string{"../results/vae.safetensors", "../results/hvae.safetensors"} {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
