@@ -1285,8 +1285,7 @@ func posteriorCovariance(r *report) {
 	r.compare(slices.Max(end), ">", 0.3, "largest |r| of z_K")
 }
 
-// correlations returns |r| for each pair of rows of z. It leaves out a row if the standard deviation of q⁰ is ≥ 0.9
-// there.
+// correlations returns |r| for each pair of those rows of z in which the standard deviation of q⁰ is below 0.9.
 func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 	var units [][]float64 // the rows, centred and divided by their norm
 	for j := range z.Rows {
@@ -1472,7 +1471,7 @@ type report struct {
 	failed         bool
 }
 
-// A measurement is the result of checking a quantity. If there are several cases, it is the result closest to failing.
+// A measurement is the result of a check. If the check has several cases, it is the result that is closest to failing.
 type measurement struct {
 	quantity, result, where string
 	excess                  float64 // a larger excess is nearer to failing

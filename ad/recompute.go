@@ -43,8 +43,9 @@ type recomputed[T linalg.Float] struct {
 	args    int // number of arguments
 }
 
-// Pull records the program again at the end of the tape, adds the recorded variables to the sweep and calls their
-// rules. The rules accumulate adjoints in the same order as without Recomputed, so the gradients are bit-identical.
+// Pull records the program of Recomputed again at the end of the tape, adds the recorded variables to the sweep and
+// calls their rules. The rules accumulate adjoints in the same order as without Recomputed, so the gradients are
+// bit-identical.
 func (r recomputed[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	if !s.inPlace {
 		panic("ad: Grad cannot differentiate the result of Recomputed; use Backward")

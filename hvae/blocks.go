@@ -18,7 +18,7 @@ import (
 // of a batch has its own noise and its own bound.
 type Batch []int
 
-// Draws returns a batch for n draws of a single target, which has no data columns. All numbers in the batch are −1.
+// Draws returns a batch of n draws for a target that has no data columns. All column numbers in the batch are −1.
 func Draws(n int) Batch { return slices.Repeat(Batch{-1}, n) }
 
 // A Block is a part of a batch that is computed on one tape.

@@ -24,8 +24,8 @@ type param[T linalg.Float] struct {
 // An axis holds the size of a tensor axis and the stride between its elements in param.Value.Data.
 type axis struct{ size, stride int }
 
-// newParam returns a parameter whose elements are not yet allocated. Its Value and the stored tensor have the same
-// layout, unless the caller changes this.
+// newParam returns a parameter whose elements are not yet allocated. By default, its Value has the layout of the stored
+// tensor. The caller may choose another layout.
 func newParam[T linalg.Float](name string, mean, spread float64, shape ...int) *param[T] {
 	size := 1
 	for _, n := range shape {
