@@ -1518,7 +1518,7 @@ func (r *report) compare(a float64, relation string, b float64, format string, a
 	r.add(excess < 0, excess, number(a), relation, number(b), "", fmt.Sprintf(format, args...))
 }
 
-// estimate checks that mean ± se has the given relation to want, such as "<" (see legend).
+// estimate checks that mean ± se and want satisfy a relation such as "<" (see legend).
 func (r *report) estimate(mean, se float64, relation string, want float64, format string, args ...any) {
 	z := (mean - want) / se
 	all := map[string]float64{"=": math.Abs(z) - zBound, "≤": z - zBound, "<": z + zBound, ">": zBound - z}

@@ -152,7 +152,7 @@ var (
 )
 
 // load reads the images of a file in the folder. If the file is missing, load downloads it. To avoid mixing datasets,
-// load instead returns an error if the folder contains the file other and this file is not from MNIST.
+// load returns an error instead if the folder contains the other file of a dataset, and this file is not from MNIST.
 func (f file) load(ctx context.Context, folder string, other file, stderr io.Writer) (Images, error) {
 	images, err := f.read(folder)
 	if !errors.Is(err, fs.ErrNotExist) {
