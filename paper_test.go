@@ -1823,7 +1823,7 @@ func targets() []target {
 	}
 }
 
-// gaussianMethods lists methods of each kind in section 4.1, and HVAE with untied tempering.
+// gaussianMethods lists methods of each kind that section 4.1 compares, and HVAE with untied tempering.
 var gaussianMethods = strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb")
 
 // points returns n points x [d×n] simulated from the Gaussian model, their sufficient statistics, and the true θ.

@@ -222,8 +222,8 @@ func (s *Sweep[T]) adds(n *node[T]) bool { return s.inPlace && n.bar != nil }
 
 // handOver adds ȳ, summed or broadcast to the shape of v, to the adjoint of v. The matrix of ȳ becomes the adjoint of
 // v, and y no longer has an adjoint, if three conditions hold: v has no adjoint yet, v and y have the same shape, and
-// neither adjoint was requested (the argument xs of Backward and Grad). After this call, the rule of y must neither
-// read ȳ nor contribute to the adjoint of v.
+// the caller of Backward or Grad requested neither adjoint. After this call, the rule of y must neither read ȳ nor
+// contribute to the adjoint of v.
 func (s *Sweep[T]) handOver(v, y *Var[T]) {
 	from, to := s.node(y), s.node(v)
 	if to != nil && to.bar == nil && !to.requested && !from.requested && v.shape() == y.shape() {

@@ -221,7 +221,8 @@ type longRow struct {
 // evidence).
 func (r longRow) missing() float64 { return r.MLEEvidence - r.LogEvidence }
 
-// iterationsFigure plots longRow.missing against the number of iterations, in one chart for d = 60 and one for d = 301.
+// iterationsFigure plots the missing evidence against the number of iterations, in one chart for d = 60 and one for d =
+// 301.
 func iterationsFigure(rows []longRow) []byte {
 	charts := make([]plot.Chart, 2)
 	for i, d := range []int{60, 301} {

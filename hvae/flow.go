@@ -105,8 +105,7 @@ func (f *Flow[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	return ad.Add(sumOfLogs(f.Tempering.MomentumSD, dims), f.LogDet(tape, dims))
 }
 
-// sumOfLogs returns the sum [1×1] of the logarithms of v [K×dims]. If v has only one column, it stands for dims equal
-// columns.
+// sumOfLogs returns the sum [1×1] of the logarithms of v [K×dims]. A column [K×1] stands for dims equal columns.
 func sumOfLogs[T linalg.Float](v *ad.Var[T], dims int) *ad.Var[T] {
 	return ad.Scale(ad.Sum(ad.Log(v)), T(dims)/T(v.Cols()))
 }

@@ -60,7 +60,7 @@ func Unconstrain(v, lo, hi float64) float64 {
 func Bounded[T linalg.Float](y *ad.Var[T], lo, hi float64) (v, logJacobian *ad.Var[T]) {
 	slope := y // log dv/dy for v = lo + exp(y)
 	if !math.IsInf(hi, 1) {
-		// log((hi − lo)·sigmoid(y)·sigmoid(−y)); log sigmoid(y) = −softplus(−y), log sigmoid(−y) = −y − softplus(−y)
+		// log sigmoid(y) + log sigmoid(−y), which are −softplus(−y) and −y − softplus(−y)
 		slope = ad.Sub(ad.Neg(y), ad.Scale(ad.Softplus(ad.Neg(y)), 2))
 		slope = ad.AddConst(slope, T(math.Log(hi-lo)))
 	}

@@ -151,8 +151,8 @@ var (
 	mnistDigest = "626406b879f816a1a33f889ac0273780bee64e9fe8de6a2e9686114d049e77d8" // Set.SHA256 of MNIST
 )
 
-// load reads the images of a file in the folder. If the file is missing, load downloads it. To avoid mixing datasets,
-// load returns an error instead if the folder contains the other file of a dataset, and this file is not from MNIST.
+// load reads the images of a file in the folder. If the file is missing, load downloads it, unless the folder contains
+// the other file (training or test) of a dataset that is not MNIST. In that case, load returns an error.
 func (f file) load(ctx context.Context, folder string, other file, stderr io.Writer) (Images, error) {
 	images, err := f.read(folder)
 	if !errors.Is(err, fs.ErrNotExist) {
