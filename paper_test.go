@@ -641,7 +641,7 @@ func surrogateObjective(r *report) {
 	}
 }
 
-// bothELBOs returns two estimates [1×B] of the ELBO. The noise of the sample's z₀ is epsilon, and q⁰ must be normal:
+// bothELBOs returns two estimates [1×B] of the ELBO. Here, z₀ was drawn from a normal q⁰ with the noise epsilon:
 //
 //	S  = log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2    (the right side of equation 12),
 //	S′ = S − ½εᵀε + ℓ/2                                 (the entropy of q⁰ replaces −log q⁰(z₀)).
@@ -657,8 +657,8 @@ func bothELBOs(s hvae.Sample[float64], target hvae.Target[float64], q0 prior, ep
 // halfSquares returns ½xᵀx [1×B] for the columns of x.
 func halfSquares(x variable) variable { return ad.Scale(ad.MulSumTo(x, x, 1, x.Cols()), 0.5) }
 
-// sameGradient checks that log p̂(x) and S (see bothELBOs) have the same mean and gradients. Equation 12 says that their
-// means are equal. For each draw, log p̂(x) − S must equal ½γ₀ᵀγ₀ − ℓ/2, whose mean and gradients are 0.
+// sameGradient checks that log p̂(x) and S (see bothELBOs) have the same mean and gradients. Equation 12 says that
+// their means are equal. For each draw, log p̂(x) − S must equal ½γ₀ᵀγ₀ − ℓ/2, whose mean and gradients are 0.
 func sameGradient(r *report) {
 	r.statement("(12) eqn:H_ELBO_simplified",
 		"the two sides have the same mean and gradients; log p̂ and S differ by ½γ₀ᵀγ₀ − ℓ/2 in each draw")
@@ -674,8 +674,8 @@ func sameGradient(r *report) {
 	}
 }
 
-// simplifiedVariance checks under which conditions S, the right side of equation 12, has a smaller variance than log p̂.
-// The difference log p̂ − S = ½γ₀ᵀγ₀ − ℓ/2 gives
+// simplifiedVariance checks when S, the right side of equation 12, has a smaller variance than log p̂. The difference
+// log p̂ − S = ½γ₀ᵀγ₀ − ℓ/2 gives
 //
 //	Var(S) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).
 //
@@ -796,9 +796,9 @@ func averageGradient(r *report) {
 	}
 }
 
-// trainingIncreasesELBO checks that Algorithm 2 increases the ELBO. Each step updates θ ← UpdateTheta(∇_θ L̂, θ) and φ ←
-// UpdatePhi(∇_φ L̂, φ), where L̂ is the mean ELBO estimate over a batch. For each method of section 4.1, 500 steps with
-// 30 points in two dimensions must increase the ELBO by at least 30 nats.
+// trainingIncreasesELBO checks that Algorithm 2 increases the ELBO. Each step updates θ ← UpdateTheta(∇_θ L̂, θ) and φ
+// ← UpdatePhi(∇_φ L̂, φ), where L̂ is the mean ELBO estimate over a batch. For each method of section 4.1, 500 steps
+// with 30 points in two dimensions must increase the ELBO by at least 30 nats.
 func trainingIncreasesELBO(r *report) {
 	r.statement("Algorithm 2, alg:vi", "training increases the ELBO")
 	for _, name := range gaussianMethods {
@@ -1718,7 +1718,7 @@ func drawWithNoise(t *tape, f *flow, q0 prior, n int, rng *rand.Rand) (
 	return hvae.HIS(f, q0, epsilon, gamma0), epsilon, gamma0
 }
 
-// logEstimates returns n draws of log p̂ for scheme s and q⁰ = variationalPrior. The number n must be a multiple of 500.
+// logEstimates returns n draws of log p̂ for scheme s and q⁰ = variationalPrior. Here, n must be a multiple of 500.
 func logEstimates(s scheme, target target, n int, seed uint64) (all []float64) {
 	rng := random.Stream(seed, s.String())
 	var t tape

@@ -126,8 +126,8 @@ func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
 			t.Errorf("the gradient with respect to z records a %v matrix, the shape of the adjoint of W", s)
 		}
 	}
-	// To compute the gradient with respect to the result of an operation, Grad must not compute the adjoints of the
-	// operands.
+	// When Grad computes the gradient with respect to the result of an operation, it must not compute the adjoints of
+	// the operands.
 	u := Exp(z)
 	y = Sum(Square(u))
 	before = tape.Len()

@@ -58,10 +58,10 @@ func gradient[T linalg.Float](y *ad.Var[T], g *Geometry, position int, f form[T]
 	return y.Tape().Record(y, rule[T]{g, position}, delta, w, x, bias)
 }
 
-// A rule is the differentiation rule for a result y of the function gradient. The form ⟨δ, W ∗ X⟩ is linear in each of
-// δ, W and X, and y is its gradient with respect to one of them, which is called v here. Let ȳ be the adjoint of y. If
-// ȳ replaces v, the form becomes ⟨ȳ, y⟩. The adjoints of the other two variables are therefore the gradients of this
-// form with respect to them. If a bias was added to y, the adjoint of the bias is the sum of ȳ over pixels and samples.
+// A rule is the differentiation rule for y, a result of the function gradient. The form ⟨δ, W ∗ X⟩ is linear in each of
+// its variables. Let y be its gradient with respect to the variable v, and let ȳ be the adjoint of y. If ȳ replaces v,
+// the form becomes ⟨ȳ, y⟩. The adjoints of the other two variables are therefore the gradients of this form with
+// respect to them. If a bias was added to y, the adjoint of the bias is the sum of ȳ over pixels and samples.
 type rule[T linalg.Float] struct {
 	g        *Geometry
 	position int

@@ -73,8 +73,8 @@ func TestImportanceBoundIsTheEstimateFromTheDrawsOfAColumn(t *testing.T) {
 	mustPanic(t, "[1×12] matrix cannot be reshaped", func() { hvae.ImportanceBound(l, 5) })
 }
 
-// The expected k̂ was computed by another program that uses the formulas of gpdfit, a function in the R package loo. For
-// L = 200, the tail has L/5 = 40 weights, and for L = 10,000, it has 3√L = 300.
+// The expected k̂ was computed by another program, which uses the formulas of the function gpdfit in R's package loo.
+// For L = 200, the tail has L/5 = 40 weights, and for L = 10,000, it has 3√L = 300.
 func TestTailShapeAgreesWithAnotherImplementation(t *testing.T) {
 	for _, c := range []struct {
 		L       int

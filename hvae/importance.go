@@ -87,9 +87,9 @@ func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 	return e
 }
 
-// ImportanceBound returns log((1/L) Σ p̂ᵢ) [1×B], where the sum runs over the L draws of a column. In the argument log p̂
-// [1×(B·L)], these draws are adjacent. The expected bound is at most log p_θ(x) and does not decrease with L (Burda,
-// Grosse and Salakhutdinov, 2016). In the gradient, draw i has the weight p̂ᵢ/Σ p̂. For the encoder, the signal-to-noise
+// ImportanceBound returns log((1/L) Σ p̂ᵢ) [1×B], where the sum runs over the L draws of a column. In the argument log
+// p̂ [1×(B·L)], these draws are adjacent. The expected bound is at most log p_θ(x) and does not decrease with L (Burda,
+// Grosse and Salakhutdinov, 2016). In the gradient, draw i has weight p̂ᵢ/Σ p̂. For the encoder, the signal-to-noise
 // ratio of the gradient falls as 1/√L (Rainforth et al., Tighter variational bounds are not necessarily better, 2018).
 // For L = 1, the result is log p̂.
 //
@@ -109,8 +109,8 @@ func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] 
 	return ad.Reshape(ad.Add(ad.Log(mean), shift), 1, B)
 }
 
-// tailShape returns Evidence.TailShape, given the logarithms of at least 100 values p̂ᵢ. It computes the empirical Bayes
-// estimate of Zhang and Stephens (2009) and shrinks it towards ½ with the weak prior of Vehtari et al.
+// tailShape returns Evidence.TailShape, given the logarithms of at least 100 values p̂ᵢ. It computes the empirical
+// Bayes estimate of Zhang and Stephens (2009) and shrinks it towards ½ with the weak prior of Vehtari et al.
 func tailShape(logWeights []float64) float64 {
 	l := len(logWeights)
 	n := int(math.Ceil(min(float64(l)/5, 3*math.Sqrt(float64(l)))))

@@ -99,9 +99,9 @@ func TestMisuseOfAISPanics(t *testing.T) {
 }
 
 func TestMisuseOfTrainersPanics(t *testing.T) {
-	step := func(o hvae.Optimiser[float64], batch hvae.Batch, bound func(theta *hvae.Param[float64]) hvae.Bound[float64]) func() {
+	step := func(o hvae.Optimiser[float64], b hvae.Batch, bound func(*hvae.Param[float64]) hvae.Bound[float64]) func() {
 		p := parameter(1.0)
-		return func() { hvae.NewTrainer(p, o, bound(p[0])).Step(t.Context(), batch) }
+		return func() { hvae.NewTrainer(p, o, bound(p[0])).Step(t.Context(), b) }
 	}
 	bound := func(f hvae.Bound[float64]) func() {
 		return step(hvae.RMSProp[float64]{}, hvae.Draws(3), func(*hvae.Param[float64]) hvae.Bound[float64] { return f })

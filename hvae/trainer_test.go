@@ -231,9 +231,9 @@ func TestCancelledCallDoesNotChangeState(t *testing.T) {
 	}
 }
 
-// In each case c, the bound is c.f(θ + c.shift) for column 4, counted from 0, and c.f(θ + 1) for all other columns. The
-// error from Step must contain c.elbo and c.where, and the parameter must not change. If c.elbo is empty, only the
-// gradient is not finite. If it is not empty, the error from Evaluate must contain both strings.
+// In each case c, the bound is c.f(θ + c.shift) for column 4, counted from 0, and c.f(θ + 1) for all other columns.
+// Step must return an error with c.elbo and c.where, and not change the parameter. If c.elbo is empty, only the
+// gradient is not finite. Otherwise, Evaluate must also return an error with both strings.
 func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 	steep := func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Div(x, ad.AddConst(ad.Square(x), 1e-310)) }
 	infinite := func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Add(x, x.Tape().Scalar(math.Inf(1))) }

@@ -117,8 +117,8 @@ func given(f *flag.FlagSet, names ...string) (found bool) {
 // mayChange lists the settings that may change when a run is resumed.
 var mayChange = []string{"epochs", "patience", "lr", "data", "recompute"}
 
-// changed returns the settings s, changed by the flags on the command line. The settings s are those of a resumed run
-// or of a row of Table 1. It returns an error if a flag changes a setting whose name is not in free.
+// changed applies the flags on the command line to the settings s of a resumed run or of a row of Table 1, and returns
+// the new settings. It returns an error if a flag changes a setting whose name is not in free.
 func changed(s model.Settings, f *flag.FlagSet, free []string) (model.Settings, error) {
 	saved := flag.NewFlagSet("", flag.ContinueOnError)
 	settingsFlags(saved, &s)
