@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/gob"
 	"encoding/json"
@@ -27,10 +28,11 @@ const (
 	curveFile   = "curve.svg"         // plot of the metrics
 	samplesFile = "samples.png"       // digits that the model generates
 
-	stateFormat = "hvae-mnist-state/4"
+	stateFormat = "hvae-mnist-state/5"
 )
 
-// A state holds all data needed to resume a training run, apart from the images. It is stored as a compressed gob.
+// A state holds all data needed to resume a training run, apart from the images. The state file is a gzip file of gobs:
+// first the state without Trainer.Params, then each element of Trainer.Params.
 type state struct {
 	Format     string
 	Settings   model.Settings
@@ -46,8 +48,16 @@ type state struct {
 // encode returns the contents of the state file.
 func (s state) encode() []byte {
 	var b bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&b, gzip.HuffmanOnly) // higher levels take much longer and hardly save space
-	gob.NewEncoder(z).Encode(s)                       // cannot fail, because it writes to memory
+	b.Grow(14 << 20) // usually enough
+	// The purpose of gzip is its checksum. Compression would take more time than all else and save only a quarter.
+	z, _ := gzip.NewWriterLevel(&b, gzip.NoCompression)
+	e := gob.NewEncoder(z)
+	params := s.Trainer.Params
+	s.Trainer.Params = nil
+	e.Encode(s) // cannot fail, because it writes to memory
+	for _, p := range params {
+		e.Encode(p) // separately, because an encoder keeps a copy of a whole value in memory
+	}
 	z.Close()
 	return b.Bytes()
 }
@@ -63,22 +73,37 @@ func readState(folder string) (s state, err error) {
 		return s, err
 	}
 	defer f.Close()
-	var plain []byte
 	z, err := gzip.NewReader(f)
 	if err == nil {
-		plain, err = io.ReadAll(z) // reads to the end, which verifies the checksum
-	}
-	if err == nil {
-		err = gob.NewDecoder(bytes.NewReader(plain)).Decode(&s)
-	}
-	if err == nil && s.Format != stateFormat {
-		err = fmt.Errorf("its format is %.40q, not %q", s.Format, stateFormat)
+		err = s.decode(z)
 	}
 	if err != nil {
 		return s, fmt.Errorf("%s is not a valid state: %w", f.Name(), err)
 	}
 	s.file, err = f.Stat()
 	return s, err
+}
+
+// decode sets s to the state in the gobs from z. It reads all of z first, which verifies the checksum.
+func (s *state) decode(z *gzip.Reader) error {
+	gobs, err := io.ReadAll(z)
+	if err != nil {
+		return err
+	}
+	d := gob.NewDecoder(bytes.NewReader(gobs))
+	err = d.Decode(s)
+	if err == nil && s.Format != stateFormat {
+		err = fmt.Errorf("its format is %.40q, not %q", s.Format, stateFormat)
+	}
+	for err == nil {
+		var p hvae.ParamState[float32]
+		err = d.Decode(&p)
+		if err == io.EOF {
+			return nil
+		}
+		s.Trainer.Params = append(s.Trainer.Params, p)
+	}
+	return err
 }
 
 // readCheckpoint reads a model. The argument name is a model file, the folder of a run (for the model after the best
@@ -118,25 +143,26 @@ func readCheckpoint(name string) (c model.Checkpoint, err error) {
 // may be out of date.
 func (r *trainingRun) begin() error {
 	if r.file != nil {
-		return r.writeFiles()
+		return r.writeFiles(true)
 	}
 	for _, file := range []string{modelFile, metricsFile} {
 		if _, err := os.Lstat(filepath.Join(r.folder, file)); err == nil {
 			return fmt.Errorf("%s contains %s of another run: choose another folder with -out", r.folder, file)
 		}
 	}
-	return r.save()
+	return r.save(true)
 }
 
-// save writes the state and then the other files.
-func (r *trainingRun) save() error {
-	r.Trainer = r.trainer.State()
-	err := r.write(stateFile, r.encode())
+// save writes the state and then the other files that changed. The model has changed if best is true.
+func (r *trainingRun) save(best bool) error {
+	s := r.state
+	s.Trainer = r.trainer.State() // not stored in r, because it is large
+	err := r.write(stateFile, s.encode())
 	if err == nil {
 		r.file, err = os.Stat(filepath.Join(r.folder, stateFile))
 	}
 	if err == nil {
-		err = r.writeFiles()
+		err = r.writeFiles(best)
 	}
 	return err
 }
@@ -151,9 +177,9 @@ func (r *trainingRun) clean() {
 	}
 }
 
-// writeFiles writes all files except the state. It skips files that have not changed, and writes nothing before the end
-// of the first epoch. It returns an error instead of replacing a model that is damaged or from another run.
-func (r *trainingRun) writeFiles() error {
+// writeFiles writes the metrics and their plot and, if best is true, the model and its samples. It writes nothing before
+// the end of the first epoch. It returns an error if the folder contains a model that is damaged or from another run.
+func (r *trainingRun) writeFiles(best bool) error {
 	if len(r.Metrics) == 0 {
 		return nil
 	}
@@ -163,26 +189,15 @@ func (r *trainingRun) writeFiles() error {
 	if !errors.Is(err, fs.ErrNotExist) && (err != nil || !slices.ContainsFunc(r.Metrics, same)) {
 		return fmt.Errorf("%s is damaged or from another run: move it away, or put back the state of its run", name)
 	}
-	best, err := model.DecodeCheckpoint(r.Best)
+	err = cmp.Or(r.write(metricsFile, encodeMetrics(r.Metrics)), r.write(curveFile, r.curve()))
+	if err != nil || !best {
+		return err
+	}
+	c, err = model.DecodeCheckpoint(r.Best)
 	if err != nil {
 		return err
 	}
-	files := map[string][]byte{
-		modelFile:   r.Best,
-		metricsFile: encodeMetrics(r.Metrics),
-		curveFile:   r.curve(),
-		samplesFile: samples(best, 64, r.Settings.Seed),
-	}
-	for file, content := range files {
-		old, err := os.ReadFile(filepath.Join(r.folder, file))
-		if err == nil && bytes.Equal(old, content) {
-			continue
-		}
-		if err := r.write(file, content); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(r.write(modelFile, r.Best), r.write(samplesFile, samples(c, 64, r.Settings.Seed)))
 }
 
 // write writes a file of the run. Before the first state is written, the folder must not contain a state. Later, it

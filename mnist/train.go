@@ -221,14 +221,14 @@ func (r *trainingRun) train(ctx context.Context, stdout, stderr io.Writer) error
 			return fmt.Errorf("training diverged in epoch %d; the state before this epoch is saved in %s; continue with -resume and a smaller -lr (%w)", len(r.Metrics)+1, r.folder, err)
 		}
 		r.Metrics = append(r.Metrics, m)
-		note := ""
-		if model.Best(r.Metrics) == m {
+		note, best := "", model.Best(r.Metrics) == m
+		if best {
 			note = "  best so far"
 			c := model.Checkpoint{Network: r.network, Seed: r.Settings.Seed, Epoch: m.Epoch, ELBO: m.ValELBO}
 			c.Data, c.DataSHA256 = r.Data, r.DataSHA256
 			r.Best = c.Encode()
 		}
-		if err := r.save(); err != nil {
+		if err := r.save(best); err != nil {
 			return err
 		}
 		r.clean()
@@ -239,8 +239,7 @@ func (r *trainingRun) train(ctx context.Context, stdout, stderr io.Writer) error
 // trainEpoch trains for one epoch and returns the metrics of the epoch.
 func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m model.Metrics, err error) {
 	began := time.Now()
-	m.Epoch = len(r.Metrics) + 1
-	m.Rate = r.Settings.Rate
+	m = model.Metrics{Epoch: len(r.Metrics) + 1, Rate: r.Settings.Rate}
 	order := slices.Clone(r.training)
 	shuffle := random.Stream(r.Settings.Seed, "mnist shuffle", m.Epoch)
 	shuffle.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
