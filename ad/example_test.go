@@ -57,3 +57,14 @@ func ExampleRule() {
 	fmt.Printf("sin 1 = %.4f, cos 1 = %.4f, −sin 1 = %.4f\n", y.Scalar(), slope.Scalar(), ad.Grad(slope, x).Scalar())
 	// Output: sin 1 = 0.8415, cos 1 = 0.5403, −sin 1 = -0.8415
 }
+
+func ExampleRepeat() {
+	var t ad.Tape[float64]
+	x := t.Const(linalg.Of(2, 2, []float64{1, 2, 3, 4}))
+	y := ad.Repeat(x, 3).Value
+	fmt.Println(y.Row(0))
+	fmt.Println(y.Row(1))
+	// Output:
+	// [1 1 1 2 2 2]
+	// [3 3 3 4 4 4]
+}

@@ -31,6 +31,12 @@ func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	return a.tape.Record(y, add[T]{}, a)
 }
 
+// Repeat returns L adjacent copies of each column of a [n×B], as a matrix [n×(B·L)].
+func Repeat[T linalg.Float](a *Var[T], L int) *Var[T] {
+	elements := a.Rows() * a.Cols()
+	return Reshape(BroadcastTo(Reshape(a, elements, 1), elements, L), a.Rows(), a.Cols()*L)
+}
+
 // fit returns g, summed or broadcast to shape s along the axes where the shape of g differs from s. Differentiation
 // rules use fit when the operation has broadcast or summed an operand of shape s.
 func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {

@@ -88,7 +88,7 @@ func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 }
 
 // ImportanceBound returns log((1/L) Σ p̂ᵢ) [1×B], where the sum runs over the L draws of a column. In the argument log
-// p̂ [1×(B·L)], these draws are adjacent. The expected bound is at most log p_θ(x) and does not decrease with L (Burda,
+// p̂ [1×(B·L)], these draws are adjacent (see Block.Noise and ad.Repeat). The expected bound is at most log p_θ(x) and does not decrease with L (Burda,
 // Grosse and Salakhutdinov, 2016). In the gradient, draw i has weight p̂ᵢ/Σ p̂. For the encoder, the signal-to-noise
 // ratio of the gradient falls as 1/√L (Rainforth et al., Tighter variational bounds are not necessarily better, 2018).
 // For L = 1, the result is log p̂.

@@ -125,7 +125,7 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 		epsilon, gamma0 := tape.Const(input(200, 3, 2*L, normal)), tape.Const(input(300, 3, 2*L, normal))
 
 		mean, std := n.Encode(x)
-		sample := n.Draw(repeat(x, L), repeat(mean, L), repeat(std, L), epsilon, gamma0)
+		sample := n.Draw(ad.Repeat(x, L), ad.Repeat(mean, L), ad.Repeat(std, L), epsilon, gamma0)
 		near("log p̂", sample.LogEstimate().Value.Data, want.LogEstimate)
 
 		if L == 1 && c.K > 0 {

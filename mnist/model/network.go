@@ -61,7 +61,7 @@ func LogBernoulli[T linalg.Float](x, a *ad.Var[T]) *ad.Var[T] {
 func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 	mean, std := n.Encode(x)
 	L := max(1, n.Config.Draws)
-	logs := n.Draw(repeat(x, L), repeat(mean, L), repeat(std, L), epsilon, gamma0).LogEstimate()
+	logs := n.Draw(ad.Repeat(x, L), ad.Repeat(mean, L), ad.Repeat(std, L), epsilon, gamma0).LogEstimate()
 	if n.Config.Importance {
 		return hvae.ImportanceBound(logs, L)
 	}
@@ -69,22 +69,13 @@ func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 	return ad.Reshape(ad.Scale(ad.SumTo(ad.Reshape(logs, images, L), images, 1), 1/T(L)), 1, images)
 }
 
-// VAEBound returns an estimate [1×B] of the evidence lower bound of a VAE for each image. The estimate, which needs no
-// momentum, is
-//
-//	log p_θ(x|z₀) − KL(q(z₀|x) ‖ N(0, I)),
-//
-// where z₀ = mean + std·ε, with mean and std from Encode and ε ~ N(0, I) [ℓ×B]. The divergence has a closed form.
+// VAEBound returns log p_θ(x|z₀) − KL(q(z₀|x) ‖ N(0, I)) [1×B], an estimate of the evidence lower bound of a VAE for
+// each image. The divergence has a closed form, and z₀ = mean + std·ε, with mean and std from Encode and ε ~ N(0, I)
+// [ℓ×B].
 func (n *Network[T]) VAEBound(x, epsilon *ad.Var[T]) *ad.Var[T] {
 	mean, std := n.Encode(x)
 	z0, prior := ad.MulAdd(std, epsilon, mean), hvae.DiagonalNormal[T]{Mean: mean, SD: std}
 	return ad.Sub(LogBernoulli(x, n.Decode(z0)), prior.Divergence())
-}
-
-// repeat returns a matrix [n×(B·L)] with L adjacent copies of each column of v [n×B].
-func repeat[T linalg.Float](v *ad.Var[T], L int) *ad.Var[T] {
-	elements := v.Rows() * v.Cols()
-	return ad.Reshape(ad.BroadcastTo(ad.Reshape(v, elements, 1), elements, L), v.Rows(), v.Cols()*L)
 }
 
 // Noise returns draws from N(0, I) on the tape t, one in each column [ℓ×draws].
