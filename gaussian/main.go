@@ -77,10 +77,9 @@ to a target with two modes, print a table, and with -out draw trajectory.svg`)
 		}
 	}
 	for _, field := range strings.Split(*dims, ",") {
-		d, parseErr := strconv.Atoi(field)
+		d, _ := strconv.Atoi(field) // 0 if it is not a number
 		o.dims = append(o.dims, d)
-		valid := parseErr == nil && d >= 1 && d <= 100_000 // a larger dimension is probably a typing error
-		check(valid, "invalid value %q for flag -d: each dimension must be a whole number from 1 to 100000", *dims)
+		check(d >= 1 && d <= 100_000, "invalid value %q for flag -d: each dimension must be a whole number from 1 to 100000", *dims)
 	}
 	o.methods = strings.Split(*methods, ",")
 	for _, name := range o.methods {
@@ -89,9 +88,8 @@ to a target with two modes, print a table, and with -out draw trajectory.svg`)
 	for name, value := range map[string]int{"datasets": o.datasets, "iters": o.config.Iterations, "batch": o.config.Draws} {
 		check(value >= 1 && value <= 1e8, "invalid value %d for flag -%s: it must be from 1 to 100000000", value, name)
 	}
-	n := o.config.Points
+	n, rate := o.config.Points, o.config.Rate
 	check(n >= 2 && n <= 1e8, "invalid value %d for flag -n: it must be from 2 to 100000000", n)
-	rate := o.config.Rate
 	check(rate > 0 && !math.IsInf(rate, 0), "invalid value %v for flag -lr: it must be a positive finite number", rate)
 	check(!o.gap || o.out != "", "-gap has no effect without -out")
 	f.Visit(func(g *flag.Flag) {

@@ -85,8 +85,7 @@ func drawPaths() []byte {
 	return plot.Panels(3, charts[:]...)
 }
 
-// barrier is U(0) − min U: the potential halfway between the modes minus the potential at a mode.
-const barrier = 18 - math.Ln2
+const barrier = 18 - math.Ln2 // U(0) − min U: the potential halfway between the modes minus the potential at a mode
 
 // pathCharts returns two charts: n paths in the plane with contours of the target, and the energies of the paths.
 func pathCharts(f model.TwoModesFlow, n int, rng *rand.Rand, title string) (plane, energy plot.Chart) {

@@ -26,30 +26,30 @@ type pictureFlags struct {
 	seed            uint64
 }
 
-// parse parses the command line and reads the model. The argument n is the default value of -n.
-func (p *pictureFlags) parse(f *flag.FlagSet, about string, args []string, n int, stdout io.Writer) (
-	c model.Checkpoint, err error) {
+// parse parses the command line and reads the model. The default value of -n is p.n.
+func (p *pictureFlags) parse(f *flag.FlagSet, about string, args []string, stdout io.Writer) (model.Checkpoint, error) {
+	var none model.Checkpoint
 	modelFlag(f, &p.checkpoint)
-	f.IntVar(&p.n, "n", n, "`number` of digits")
+	f.IntVar(&p.n, "n", p.n, "`number` of digits")
 	f.StringVar(&p.out, "o", "", "`file` for the picture, a PNG (required)")
 	f.Uint64Var(&p.seed, "seed", 1, "seed for random numbers")
 	if err := command.Parse(f, about, args, stdout); err != nil {
-		return c, err
+		return none, err
 	}
 	if p.n < 1 || p.n > 10_000 {
-		return c, command.Usage("invalid value %d for flag -n: it must be from 1 to 10000", p.n)
+		return none, command.Usage("invalid value %d for flag -n: it must be from 1 to 10000", p.n)
 	}
 	if p.out == "" {
-		return c, command.Usage("-o is missing: specify a file for the picture")
+		return none, command.Usage("-o is missing: specify a file for the picture")
 	}
 	return readCheckpoint(p.checkpoint)
 }
 
 // sample runs the sample command.
 func sample(_ context.Context, args []string, stdout, _ io.Writer) error {
-	var p pictureFlags
+	p := pictureFlags{n: 64}
 	f := flag.NewFlagSet("mnist sample", flag.ContinueOnError)
-	c, err := p.parse(f, "Draws digits that a model generates.\nFor example: mnist sample -checkpoint runs/vae -o digits.png", args, 64, stdout)
+	c, err := p.parse(f, "Draws digits that a model generates.\nFor example: mnist sample -checkpoint runs/vae -o digits.png", args, stdout)
 	if err != nil {
 		return err
 	}
@@ -62,11 +62,11 @@ For example: mnist reconstruct -checkpoint runs/vae -o digits.png`
 
 // reconstruct runs the reconstruct command. The flow starts at z_0, a draw from q(z|x). For a VAE, there is only z_0.
 func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	var p pictureFlags
+	p := pictureFlags{n: 12}
 	var folder string
 	f := flag.NewFlagSet("mnist reconstruct", flag.ContinueOnError)
 	dataFlag(f, &folder)
-	c, err := p.parse(f, aboutReconstruct, args, 12, stdout)
+	c, err := p.parse(f, aboutReconstruct, args, stdout)
 	if err != nil {
 		return err
 	}
@@ -112,17 +112,14 @@ func contact(columns int, digits ...linalg.Matrix[float32]) []byte {
 	n := len(digits) * digits[0].Cols
 	rows := (n + columns - 1) / columns
 	sheet := image.NewGray(image.Rect(0, 0, columns*pitch-gap+2*margin, rows*pitch-gap+2*margin))
-	for i := range sheet.Pix {
-		sheet.Pix[i] = 255
-	}
-	for y := range rows * pitch {
-		for x := range columns * pitch {
-			digit := y/pitch*columns + x/pitch
-			row, column := y%pitch/scale, x%pitch/scale // of the digit
-			if digit < n && row < data.Side && column < data.Side {
-				m := digits[digit/digits[0].Cols]
-				v := m.At(row*data.Side+column, digit%digits[0].Cols)
-				sheet.SetGray(margin+x, margin+y, color.Gray{uint8(math.Round(255 * float64(v)))})
+	copy(sheet.Pix, bytes.Repeat([]byte{255}, len(sheet.Pix)))
+	for i := range n {
+		m, column := digits[i/digits[0].Cols], i%digits[0].Cols
+		corner := image.Pt(margin+i%columns*pitch, margin+i/columns*pitch)
+		for y := range data.Side * scale {
+			for x := range data.Side * scale {
+				v := m.At(y/scale*data.Side+x/scale, column)
+				sheet.SetGray(corner.X+x, corner.Y+y, color.Gray{uint8(math.Round(255 * float64(v)))})
 			}
 		}
 	}

@@ -75,10 +75,9 @@ func table(_ context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stdout, s)
 	}
 	differences, budget := figures(lines)
-	if err := command.WriteFile(filepath.Join(folder, "table1.svg"), differences, os.Rename); err != nil {
-		return err
-	}
-	return command.WriteFile(filepath.Join(folder, "budget.svg"), budget, os.Rename)
+	return cmp.Or(
+		command.WriteFile(filepath.Join(folder, "table1.svg"), differences, os.Rename),
+		command.WriteFile(filepath.Join(folder, "budget.svg"), budget, os.Rename))
 }
 
 // published returns the results of Table 1: first the VAEs, then the HVAEs, ordered by K, tempering and ε.

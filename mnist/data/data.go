@@ -206,10 +206,8 @@ func parse(b []byte) (Images, error) {
 }
 
 // header returns the header of an IDX file of n images: the big-endian numbers 2051, n, height and width.
-func header(n int) (h []byte) {
-	for _, v := range []int{2051, n, Side, Side} {
-		h = binary.BigEndian.AppendUint32(h, uint32(v))
-	}
+func header(n int) []byte {
+	h, _ := binary.Append(nil, binary.BigEndian, []uint32{2051, uint32(n), Side, Side})
 	return h
 }
 

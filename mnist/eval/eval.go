@@ -73,13 +73,11 @@ type Options struct {
 
 	// Settings for annealed importance sampling (hvae.AIS). AIS does not use the flow, so it is an independent check.
 	Steps  int // K, the number of steps from the encoder's variational prior to the posterior
-	Chains int // number of Markov chains for each image; if it is 0, no bounds are computed
+	Chains int // number of Markov chains for each image; if it is 0, no bounds are computed, and Set.Train is not used
 }
 
 // Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if ctx is done, if the
-// ELBO is infinite, or if the NLL is infinite or NaN. The ELBO may be NaN, because samples may diverge. If o.Chains is
-// positive, Evaluate first tunes the step sizes of the chains on the validation images in o.Set.Train or, if o.Set is
-// nil, on simulated images other than those evaluated.
+// ELBO is infinite, or if the NLL is infinite or NaN. The ELBO may be NaN, because samples may diverge.
 func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writer) (Evaluation, error) {
 	began := time.Now()
 	estimates, err := estimateAll(ctx, &estimator{model: c, Options: o}, stderr)

@@ -56,13 +56,17 @@ func digest(meta map[string]string, data []byte) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// numbers returns a map from metadata keys to the fields of c that are stored under these keys as JSON.
-func (c *Checkpoint) numbers() map[string]any {
-	return map[string]any{
+// numbers returns a map from metadata keys to the fields of c that are stored under these keys as JSON. The keys
+// include "draws" and "importance" only if draws is true.
+func (c *Checkpoint) numbers(draws bool) map[string]any {
+	m := map[string]any{
 		"K": &c.Config.K, "latent": &c.Config.Latent, "vary_eps": &c.Config.VaryEps,
-		"draws": &c.Config.Draws, "importance": &c.Config.Importance,
 		"seed": &c.Seed, "epoch": &c.Epoch, "val_elbo": &c.ELBO,
 	}
+	if draws {
+		m["draws"], m["importance"] = &c.Config.Draws, &c.Config.Importance
+	}
+	return m
 }
 
 // Encode returns the contents of model.safetensors. Equal checkpoints have equal encodings.
@@ -70,13 +74,9 @@ func (c Checkpoint) Encode() []byte {
 	meta := map[string]string{
 		"format": checkpointFormat, "model": c.Config.Kind, "tempering": c.Config.Tempering, "max_eps": fmt.Sprint(maxEps),
 	}
-	for key, value := range c.numbers() {
+	for key, value := range c.numbers(c.Config.Draws > 0) {
 		b, _ := json.Marshal(value) // cannot fail, because the ELBO is finite
 		meta[key] = string(b)
-	}
-	if c.Config.Draws == 0 {
-		delete(meta, "draws")
-		delete(meta, "importance")
 	}
 	if c.Data != "" {
 		meta["data"], meta["data_sha256"] = c.Data, c.DataSHA256
@@ -133,10 +133,7 @@ func (c *Checkpoint) setMetadata(meta map[string]string) error {
 		return fmt.Errorf("its format is %.40q with max_eps = %.40q, but this program reads only %q with %v",
 			meta["format"], meta["max_eps"], checkpointFormat, maxEps)
 	}
-	if meta["draws"] == "" {
-		meta["draws"], meta["importance"] = "0", "false"
-	}
-	numbers := c.numbers()
+	numbers := c.numbers(meta["draws"] != "")
 	for _, key := range slices.Sorted(maps.Keys(numbers)) {
 		err := json.Unmarshal([]byte(meta[key]), numbers[key])
 		if err != nil {
