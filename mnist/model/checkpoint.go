@@ -172,8 +172,8 @@ func (c *Checkpoint) setTensors(entries map[string]entry, data []byte) error {
 			return fmt.Errorf("the tensor %s is not finite", p.Name)
 		}
 	}
-	if end != len(data) {
-		return fmt.Errorf("%d unexpected bytes follow the last tensor", len(data)-end)
+	if end != len(data) || len(entries) != len(params)+1 { // entries include the metadata
+		return fmt.Errorf("it has %d tensors in %d bytes, want %d in %d", len(entries)-1, len(data), len(params), end)
 	}
 	return nil
 }
