@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -72,5 +73,14 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 				t.Error("samples.png differs from the picture that the sample command draws")
 			}
 		})
+	}
+}
+
+func TestStatesOfOtherVersionsAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	other := state{Format: "hvae-mnist-state/4"}
+	noError(t, os.WriteFile(filepath.Join(dir, stateFile), other.encode(), 0o600))
+	if _, err := readState(dir); err == nil || !strings.Contains(err.Error(), `its format is "hvae-mnist-state/4", not`) {
+		t.Errorf("error %v, want an error about the format", err)
 	}
 }
