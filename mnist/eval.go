@@ -84,7 +84,6 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		o.Chains = 0
 		load = data.LoadTest
 	}
-	images := "images drawn from the model"
 	if simulated {
 		o.N = cmp.Or(o.N, 10_000)
 	} else {
@@ -97,15 +96,14 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		}
 		o.Set = &set
 		o.N = cmp.Or(o.N, set.Test.Len())
-		images = "test images of " + set.Name
 	}
 	e.Evaluation, err = eval.Evaluate(ctx, c, o, stderr)
 	if err != nil {
 		return fmt.Errorf("%s: %w", checkpoint, err)
 	}
 	object, _ := json.Marshal(e) // cannot fail, because eval.Evaluate returns only finite numbers
-	text := fmt.Sprintf("%v, epoch %d, on %d %s, %d samples each, runs: %d, %.0f s\n%v",
-		c.Config, c.Epoch, e.Images, images, e.Samples, e.Runs, e.Seconds, e.Evaluation)
+	text := fmt.Sprintf("%v, epoch %d, on %d images (%s), %d samples each, runs: %d, %.0f s\n%v",
+		c.Config, c.Epoch, e.Images, e.Data, e.Samples, e.Runs, e.Seconds, e.Evaluation)
 	if asJSON {
 		text = string(object) + "\n"
 	}
