@@ -1,6 +1,6 @@
-// Package bench contains benchmarks of training, evaluation and their kernels. To run them: go test -run '^$' -bench .
-// The subfolders contain packages that the gaussian and mnist programs share: command (command line and files), progress
-// (remaining time) and plot (charts).
+// Package bench contains benchmarks of training, evaluation and their kernels; go test -run '^$' -bench . ./bench runs
+// them. The subfolders contain packages that the gaussian and mnist programs share: command (command line and files),
+// progress (remaining time) and plot (charts).
 package bench
 
 import (

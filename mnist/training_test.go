@@ -84,3 +84,17 @@ func TestStatesOfOtherVersionsAreRefused(t *testing.T) {
 		t.Errorf("error %v, want an error about the format", err)
 	}
 }
+
+func TestModelDeletedDuringTrainingIsWrittenAgain(t *testing.T) {
+	dir, s := t.TempDir(), model.Defaults()
+	s.Latent = 2
+	r, err := newRun(dir, state{Settings: s}, digits(t))
+	noError(t, err)
+	noError(t, r.begin())
+	r.Metrics = []model.Metrics{{Epoch: 1, ValELBO: -1}}
+	r.Best = model.Checkpoint{Network: r.network, Epoch: 1, ELBO: -1}.Encode()
+	noError(t, r.save(true))
+	noError(t, os.Remove(filepath.Join(dir, modelFile)))
+	noError(t, r.save(false))
+	read(t, dir, modelFile)
+}

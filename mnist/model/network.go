@@ -70,8 +70,8 @@ func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 }
 
 // VAEBound returns log p_θ(x|z₀) − KL(q(z₀|x) ‖ N(0, I)) [1×B], an estimate of the evidence lower bound of a VAE for
-// each image. The divergence has a closed form, and z₀ = mean + std·ε, with mean and std from Encode and ε ~ N(0, I)
-// [ℓ×B].
+// each image. Here, z₀ = mean + std·ε, with mean and std from Encode and ε ~ N(0, I) [ℓ×B]. The divergence KL has a
+// closed form.
 func (n *Network[T]) VAEBound(x, epsilon *ad.Var[T]) *ad.Var[T] {
 	mean, std := n.Encode(x)
 	z0, prior := ad.MulAdd(std, epsilon, mean), hvae.DiagonalNormal[T]{Mean: mean, SD: std}
