@@ -93,7 +93,7 @@ func (s *state) decode(z *gzip.Reader) error {
 	d := gob.NewDecoder(bytes.NewReader(gobs))
 	err = d.Decode(s)
 	if err == nil && s.Format != stateFormat {
-		err = fmt.Errorf("its format is %.40q, not %q", s.Format, stateFormat)
+		err = fmt.Errorf("its format is %.40q, not %q: continue the run with the version that started it", s.Format, stateFormat)
 	}
 	for err == nil {
 		var p hvae.ParamState[float32]
