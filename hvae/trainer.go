@@ -41,8 +41,8 @@ func (t *Trainer[T]) Steps() int { return t.steps }
 
 // Step updates the parameters with the gradient of the mean bound over a batch, and returns this mean. It returns an
 // error and changes nothing if ctx is done, if the bound or its gradient is not finite, or if the bound leaves one of
-// the trainer's parameters unused. Step checks ctx before each block. It checks the dependence on parameters only in
-// the first block of the first step. If a value is not finite, the error names the first operation that produced one.
+// the trainer's parameters unused. Step checks ctx before each block. It looks for unused parameters only in the first
+// block of the first step. If a value is not finite, the error names the first operation that produced one.
 func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err error) {
 	count := t.count(batch)
 	step := pass[T]{batch, random.NewBatch(t.Seed, "algorithm 2 step", t.steps), t.params}

@@ -169,8 +169,8 @@ func (f *formula) overwrite(v *value) int {
 	return d
 }
 
-// emitMultiplyAdd emits v = c ± a·b. The instruction overwrites c or, if c is needed later, a copy of c. On amd64, if c
-// is a constant or is needed later, the instruction overwrites a or b instead.
+// emitMultiplyAdd emits v = c ± a·b. On arm64, the instruction overwrites c, or a copy of c if c is needed later. On
+// amd64, it overwrites c or, if c is a constant or is needed later, a or b.
 func (f *formula) emitMultiplyAdd(v, a, b, c *value) {
 	if b.constant != nil || !overwrites(a) && overwrites(b) {
 		a, b = b, a // prefer to overwrite a constant or a value that is not needed any more

@@ -85,8 +85,9 @@ func (c *Contraction[T]) tiles() {
 		done += n * s.lanes
 	}
 	// If there are several groups, the next tiles cover the other whole vectors. Each tile takes one vector from each
-	// of a few groups. Fewer columns than a vector then remain in each group. If four remain, quad tiles cover the last
-	// four columns of several groups at once. Otherwise, partial tiles cover the last columns, one group at a time.
+	// of a few groups. After that, each group has fewer columns left than a vector has elements. If it has four, quad
+	// tiles cover the last four columns of several groups at once. Otherwise, partial tiles cover the last columns, one
+	// group at a time.
 	args.cVector, args.bVector = 4*c.CGroup, 4*c.BGroup
 	for j := done; j < c.Cols; j += args.lanes {
 		if c.Cols-j == 4 && s.lanes > 4 && c.Groups > 1 {
