@@ -28,19 +28,18 @@ type pictureFlags struct {
 
 // parse parses the command line and reads the model. The default value of -n is p.n.
 func (p *pictureFlags) parse(f *flag.FlagSet, about string, args []string, stdout io.Writer) (model.Checkpoint, error) {
-	var none model.Checkpoint
 	modelFlag(f, &p.checkpoint)
 	f.IntVar(&p.n, "n", p.n, "`number` of digits")
 	f.StringVar(&p.out, "o", "", "`file` for the picture, a PNG (required)")
 	f.Uint64Var(&p.seed, "seed", 1, "seed for random numbers")
 	if err := command.Parse(f, about, args, stdout); err != nil {
-		return none, err
+		return model.Checkpoint{}, err
 	}
 	if p.n < 1 || p.n > 10_000 {
-		return none, command.Usage("invalid value %d for flag -n: it must be from 1 to 10000", p.n)
+		return model.Checkpoint{}, command.Usage("invalid value %d for flag -n: it must be from 1 to 10000", p.n)
 	}
 	if p.out == "" {
-		return none, command.Usage("-o is missing: specify a file for the picture")
+		return model.Checkpoint{}, command.Usage("-o is missing: specify a file for the picture")
 	}
 	return readCheckpoint(p.checkpoint)
 }

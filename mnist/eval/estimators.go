@@ -56,7 +56,7 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 	if e.Chains == 0 {
 		return r, nil
 	}
-	ais := e.sampler(repeat(x, e.Chains))
+	ais := e.sampler(ad.Repeat(t.Const(x), e.Chains).Value)
 	end, logs, err := ais.Forward(ctx, e.streams(e.Chains, "mnist ais forward", run, image))
 	if err != nil {
 		return r, err
@@ -64,7 +64,8 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 	r.lower, r.acceptance = hvae.ImportanceEstimate(logs).Log, end.Acceptance
 	r.upper = math.NaN()
 	if e.Set == nil {
-		_, logs, err = ais.Reverse(ctx, repeat(z, e.Chains), e.streams(e.Chains, "mnist ais reverse", run, image))
+		ends := ad.Repeat(t.Const(z), e.Chains).Value
+		_, logs, err = ais.Reverse(ctx, ends, e.streams(e.Chains, "mnist ais reverse", run, image))
 		if err != nil {
 			return r, err
 		}
@@ -112,7 +113,7 @@ func (e *estimator) importance(ctx context.Context, t *ad.Tape[float32], x, z ma
 			sample = network.Draw(t.Const(x), t.Const(mean), t.Const(std), epsilon, gamma0)
 		} else {
 			prior := hvae.DiagonalNormal[float32]{Mean: t.Const(mean), SD: t.Const(std)}
-			sample = hvae.ReverseHIS(network.Flow(t.Const(x)), prior, t.Const(repeat(z, n)), network.Noise(t, rng, n))
+			sample = hvae.ReverseHIS(network.Flow(t.Const(x)), prior, ad.Repeat(t.Const(z), n), network.Noise(t, rng, n))
 		}
 		for _, v := range sample.LogEstimate().Value.Data {
 			logs = append(logs, float64(v))
@@ -126,13 +127,6 @@ func (e *estimator) encode(x matrix) (mean, std matrix) {
 	var t ad.Tape[float32]
 	m, s := e.model.Const(&t).Encode(t.Const(x))
 	return m.Value, s.Value
-}
-
-// repeat returns n copies [rows×n] of a column.
-func repeat(column matrix, n int) matrix {
-	m := linalg.New[float32](column.Rows, n)
-	linalg.Copy(m, column)
-	return m
 }
 
 // sampler returns an AIS sampler with one chain for each column of x [784×n].

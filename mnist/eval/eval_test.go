@@ -59,8 +59,10 @@ func TestStepSizesAreTunedOnValidationImages(t *testing.T) {
 // The bounds must be log (1/n Σ p̂) over n forward chains and −log (1/n Σ 1/p̂) over n reverse chains.
 func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	const chains = 8
-	e := &estimator{model: checkpoint(vae), Options: Options{Samples: 1, Steps: 2, Chains: chains}, stepSizes: []float64{0.6}}
-	got, err := e.estimate(t.Context(), new(ad.Tape[float32]), 3, 4)
+	o := Options{Samples: 1, Steps: 2, Chains: chains}
+	e := &estimator{model: checkpoint(vae), Options: o, stepSizes: []float64{0.6}}
+	var tape ad.Tape[float32]
+	got, err := e.estimate(t.Context(), &tape, 3, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,9 +74,9 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 		return all
 	}
 	mean := func(logs []float64) float64 { return linalg.LogSumExp(logs) - math.Log(chains) }
-	ais := e.sampler(repeat(x, chains))
+	ais := e.sampler(ad.Repeat(tape.Const(x), chains).Value)
 	end, forward, _ := ais.Forward(t.Context(), streams("mnist ais forward"))
-	_, backward, _ := ais.Reverse(t.Context(), repeat(z, chains), streams("mnist ais reverse"))
+	_, backward, _ := ais.Reverse(t.Context(), ad.Repeat(tape.Const(z), chains).Value, streams("mnist ais reverse"))
 	for i, l := range backward {
 		backward[i] = -l
 	}
@@ -84,8 +86,7 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	}
 }
 
-// All reverse paths must end at the same z, an exact draw from the posterior. So without a flow, p̂ must be p(x,
-// z)/q(z|x).
+// All reverse paths must end at the same exact draw z. So without a flow, p̂ must be p(x, z)/q(z|x).
 func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 	x, z := Simulate(checkpoint(vae), random.Stream(1, "image"))
 	e := &estimator{model: checkpoint(vae), Options: Options{Samples: 50}}
@@ -108,11 +109,8 @@ func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 // If the step sizes are NaN, all forward and all reverse paths diverge.
 func TestDivergedPathsOfBothDirectionsAreCounted(t *testing.T) {
 	c := checkpoint(model.Config{Kind: "hvae", K: 1, Tempering: "none", Latent: 3})
-	for _, p := range c.Params() {
-		if p.Name == "flow.step_size_logit" {
-			p.Value.Fill(float32(math.NaN()))
-		}
-	}
+	params := c.Params()
+	params[len(params)-1].Value.Fill(float32(math.NaN())) // the logits of the step sizes
 	e := &estimator{model: c, Options: Options{Samples: 5}}
 	r, err := e.estimate(t.Context(), new(ad.Tape[float32]), 0, 0)
 	if err != nil || r.Diverged != 10 {

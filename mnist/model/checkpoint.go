@@ -39,7 +39,6 @@ type entry struct {
 
 const (
 	checkpointFormat = "hvae-mnist/1"
-	metadataKey      = "__metadata__"
 	digestKey        = "sha256" // key of the digest in the metadata; older files lack it
 )
 
@@ -93,7 +92,7 @@ func (c Checkpoint) Encode() []byte {
 	}
 	meta[digestKey] = digest(meta, data)
 	m, _ := json.Marshal(meta)
-	header := fmt.Appendf(nil, "{%q:%s%s}", metadataKey, m, entries)
+	header := fmt.Appendf(nil, `{"__metadata__":%s%s}`, m, entries)
 	for len(header)%8 != 0 { // align the elements for readers that map the file into memory
 		header = append(header, ' ')
 	}
