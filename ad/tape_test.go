@@ -126,8 +126,7 @@ func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
 			t.Errorf("the gradient with respect to z records a %v matrix, the shape of the adjoint of W", s)
 		}
 	}
-	// When Grad computes the gradient with respect to the result of an operation, it must not compute the adjoints of
-	// the operands.
+	// The gradient with respect to the result of an operation must not need the adjoints of the operands.
 	u := Exp(z)
 	y = Sum(Square(u))
 	before = tape.Len()
@@ -185,8 +184,7 @@ func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
 }
 
 // Three programs use the same tape in turn, and the third reuses the Var structs of the first. A constant must not be
-// live (see Live), even if its struct previously held a leaf. A leaf must not depend on operands, even if its struct
-// previously held a result.
+// live (see Live), even if its struct was a leaf, and a leaf must not depend on operands, even if it was a result.
 func TestLaterProgramsDoNotDependOnEarlierOnes(t *testing.T) {
 	var tape Tape[float64]
 	Exp(tape.Leaf(linalg.Column(1.0)))

@@ -34,8 +34,7 @@ func randomGeometry(rng *rand.Rand) Geometry {
 }
 
 // oblong is a geometry without symmetries. The image, kernel and output are not square. The numbers of input and output
-// channels differ. All four paddings differ: 1 row at the top, 3 rows at the bottom, 2 columns on the left and none on
-// the right.
+// channels differ. All four paddings differ: 1 row at the top, 3 at the bottom, 2 columns on the left, 0 on the right.
 var oblong = Geometry{
 	InH: 6, InW: 5, InC: 2, OutH: 4, OutW: 3, OutC: 3, KernelH: 4, KernelW: 3, Stride: 2, PadTop: 1, PadLeft: 2,
 }
@@ -73,8 +72,7 @@ func visit(g Geometry, f func(y, co, tap, x int)) {
 	}
 }
 
-// far reports whether an element of got differs from the corresponding element of want by more than tolerance·max(1,
-// |want|).
+// far reports whether an element of got differs from that of want by more than tolerance·max(1, |want|).
 func far[T linalg.Float](got, want linalg.Matrix[T], tolerance float64) bool {
 	for i, w := range want.Data {
 		if !(math.Abs(float64(got.Data[i]-w)) <= tolerance*max(1, math.Abs(float64(w)))) {
@@ -290,14 +288,18 @@ func TestMisusePanics(t *testing.T) {
 		}
 	}
 	for want, f := range map[string]func(){
-		"conv: Conv: output [8×3], weights [9×2] and input [17×3] must be [8×B], [9×2] and [16×B] for the geometry": func() { Conv(&good, fill(9, 2), fill(17, 3), nil) },
-		"WeightGradient: output [8×3], weights [9×2] and input [16×2] must be":                                      func() { WeightGradient(&good, fill(8, 3), fill(16, 2)) },
-		"Transpose: bias [2×1] must be empty or [1×1]":                                                              func() { Transpose(&good, fill(9, 2), fill(8, 3), fill(2, 1)) },
-		"Same(4, 4, 1, 1, 3, 0): all arguments must be positive":                                                    func() { Same(4, 4, 1, 1, 3, 0) },
-		"Conv: invalid geometry {InH:0 ":                                                                            convWith(func(g *Geometry) { g.InH = 0 }),
-		"PadTop:-1 PadLeft:0}: sizes and stride must be positive, and padding at least 0":                           convWith(func(g *Geometry) { g.PadTop = -1 }),
-		"Conv: PadLeft = 3 must be less than the kernel size 3, and OutW":                                           convWith(func(g *Geometry) { g.PadLeft = 3 }),
-		"kernel size 3, and OutH = 3 at most 2, because outputs must not depend only on padding; the geomet":        convWith(func(g *Geometry) { g.OutH = 3 }),
+		"conv: Conv: output [8×3], weights [9×2] and input [17×3] must be [8×B], [9×2] and [16×B] for the geometry": func() {
+			Conv(&good, fill(9, 2), fill(17, 3), nil)
+		},
+		"WeightGradient: output [8×3], weights [9×2] and input [16×2] must be":            func() { WeightGradient(&good, fill(8, 3), fill(16, 2)) },
+		"Transpose: bias [2×1] must be empty or [1×1]":                                    func() { Transpose(&good, fill(9, 2), fill(8, 3), fill(2, 1)) },
+		"Same(4, 4, 1, 1, 3, 0): all arguments must be positive":                          func() { Same(4, 4, 1, 1, 3, 0) },
+		"Conv: invalid geometry {InH:0 ":                                                  convWith(func(g *Geometry) { g.InH = 0 }),
+		"PadTop:-1 PadLeft:0}: sizes and stride must be positive, and padding at least 0": convWith(func(g *Geometry) { g.PadTop = -1 }),
+		"Conv: PadLeft = 3 must be less than the kernel size 3, and OutW":                 convWith(func(g *Geometry) { g.PadLeft = 3 }),
+		"kernel size 3, and OutH = 3 at most 2, because outputs must not depend only on padding; the geomet": convWith(func(g *Geometry) {
+			g.OutH = 3
+		}),
 	} {
 		func() {
 			defer func() {

@@ -181,8 +181,8 @@ func TestREADMEShowsTheTable(t *testing.T) {
 	for i := range rows {
 		table += o.table(rows[:i+1])
 	}
-	readme := string(read(t, "../README.md"))
-	if table = strings.TrimSpace(table); table == "" || !strings.Contains(readme, table+"\n```") {
+	table = strings.TrimSpace(table)
+	if table == "" || !strings.Contains(string(read(t, "../README.md")), table+"\n```") {
 		t.Errorf("README.md does not contain the table\n%s", table)
 	}
 	if one := o.table([]model.Outcome{{Err: 0.25}}); strings.Count(one, "±") != 1 {

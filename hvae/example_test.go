@@ -108,8 +108,8 @@ func ExampleTrainer_minibatches() {
 	var params hvae.Params[float64]
 	W, mu := params.Add("W", linalg.Of(D, L, []float64{0.3, 0, 0, 0.3, 0, 0})), params.Add("mu", linalg.New[float64](D, 1))
 	logSigma := params.Add("log sigma", linalg.New[float64](1, 1))
-	encoder, offset := params.Add("encoder", linalg.Of(L, D, []float64{0.3, 0, 0, 0, 0.3, 0})), params.Add("offset", linalg.New[float64](L, 1))
-	spread := params.Add("log sd", linalg.New[float64](L, 1))
+	encoder := params.Add("encoder", linalg.Of(L, D, []float64{0.3, 0, 0, 0, 0.3, 0}))
+	offset, spread := params.Add("offset", linalg.New[float64](L, 1)), params.Add("log sd", linalg.New[float64](L, 1))
 	step := params.Add("step size", linalg.Of(1, L, []float64{-2, -2}))
 	draw := func(b *hvae.Block[float64]) hvae.Sample[float64] {
 		x := b.Columns(x)

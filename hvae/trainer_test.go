@@ -67,8 +67,7 @@ func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
 }
 
 // The bound of data column j is (7 + 2j)(θ₁ + θ₂), where θ = (2, 3). For each batch and block size, each element of the
-// gradient must be the batch's mean of 7 + 2j, and the bound must be five times this mean. Earlier batches must not
-// affect them.
+// gradient must be the batch's mean of 7 + 2j, and the bound five times this mean, whatever the earlier batches were.
 func TestStepAveragesOverBatchesAndBlocksOfAnySize(t *testing.T) {
 	data := linalg.Of(2, 7, []float64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13})
 	for _, size := range []int{0, 1, 2, 5, 7, 100} {
@@ -257,7 +256,7 @@ func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 				x.Value.Data[0] = c.shift
 			}
 			// The error must name the operation, even if it is inside Recomputed.
-			return ad.Recomputed(func(args []*ad.Var[float64]) *ad.Var[float64] { return c.f(args[0]) }, ad.Add(b.Var(params[0]), x))
+			return ad.Recomputed(func(a []*ad.Var[float64]) *ad.Var[float64] { return c.f(a[0]) }, ad.Add(b.Var(params[0]), x))
 		})
 		trainer.BlockSize = 2
 		_, err := trainer.Step(t.Context(), hvae.Draws(8))

@@ -16,8 +16,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// trained writes a model to a new file, and returns the file's name and the model. The weights are large, so that the
-// estimates vary widely.
+// trained writes a model with large weights, whose estimates vary widely, to a file. It returns the file's name, too.
 func trained(t *testing.T, config model.Config, seed uint64) (string, model.Checkpoint) {
 	t.Helper()
 	c := model.Checkpoint{Network: model.New[float32](config, -2, 5), Seed: seed, Epoch: 12, ELBO: -101.5}

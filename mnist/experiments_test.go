@@ -254,8 +254,7 @@ func jointChart(name string, arms map[string]arm, of statistic) plot.Chart {
 	return chart
 }
 
-// Experiment 3: The models differ in the numbers of leapfrog steps K and draws L, which are chosen so that training
-// costs the same.
+// Experiment 3: The numbers of leapfrog steps K and draws L are chosen so that training costs the same.
 func TestFlowsAgainstDrawsMatchTheResults(t *testing.T) {
 	arms := readArms(t, "draws.jsonl")
 	for name, label := range map[string]string{

@@ -42,9 +42,10 @@ func newCourse(images data.Images, config model.Config, n, batch int, rate float
 	c.training = c.training[:n]
 	c.network = model.New[float32](config, data.MeanLogit(images, c.training), seed)
 	s := model.Settings{Config: config, Rate: rate, Seed: seed}
-	c.trainer = model.NewTrainer(s, c.network, model.Bound(s, c.network, func(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
+	binarise := func(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
 		data.Binarise(x, j, images.Image(image), rng)
-	}))
+	}
+	c.trainer = model.NewTrainer(s, c.network, model.Bound(s, c.network, binarise))
 	return c
 }
 

@@ -17,8 +17,7 @@ func pixels(t *testing.T, elem ...string) *image.Gray {
 	return p.(*image.Gray)
 }
 
-// The program must reproduce the pictures in README.md. The folder testdata/digits contains the first few test images
-// of MNIST.
+// The program must reproduce the pictures in README.md. The folder testdata/digits has the first test images of MNIST.
 func TestPicturesAreReproducible(t *testing.T) {
 	for name, args := range map[string]string{
 		"samples.png": "sample -checkpoint results/vae.safetensors",

@@ -75,8 +75,7 @@ func stored(t *testing.T, folder string) []summary {
 	return summaries(append(published(), results...))
 }
 
-// find returns the summary of the published runs for a row of Table 1 or, if published is false, the summary of our
-// runs.
+// find returns the summary of a row of Table 1, either of the published runs or of ours.
 func find(all []summary, row string, published bool) summary {
 	i := slices.IndexFunc(all, func(s summary) bool { return s.row == row && published == (s.protocol == publishedName) })
 	return all[i]

@@ -75,7 +75,8 @@ func TestLoadReadsPlainAndCompressedFiles(t *testing.T) {
 		{map[string][]byte{train: idx(8), test: idx(2)}, 8, 2, "images-" + digestOf(append(idx(8), idx(2)...))[:8]},
 	} {
 		path := folder(t, c.files)
-		want := Set{c.name, Images{idx(c.train)[16:]}, Images{idx(c.test)[16:]}, path, digestOf(append(idx(c.train), idx(c.test)...))}
+		digest := digestOf(append(idx(c.train), idx(c.test)...))
+		want := Set{c.name, Images{idx(c.train)[16:]}, Images{idx(c.test)[16:]}, path, digest}
 		set, err := Load(t.Context(), path, nil)
 		if diff := cmp.Diff(want, set); err != nil || diff != "" {
 			t.Errorf("Load returns the error %v and another dataset (-want +got):\n%s", err, diff)
@@ -118,10 +119,9 @@ func TestInvalidFilesAreRefused(t *testing.T) {
 }
 
 func FuzzIDX(f *testing.F) {
-	f.Add(idx(1))
-	f.Add(compressed(idx(2)))
-	f.Add(idx(2)[:900])
-	f.Add([]byte{0x1f, 0x8b})
+	for _, b := range [][]byte{idx(1), compressed(idx(2)), idx(2)[:900], {0x1f, 0x8b}} {
+		f.Add(b)
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		images, err := parse(b)
 		if err != nil {
@@ -179,7 +179,8 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 			continue
 		}
 		again, reread := trainFile.read(path)
-		if err != nil || reread != nil || !bytes.Equal(images.Pixels, contents[16:]) || !bytes.Equal(again.Pixels, contents[16:]) {
+		same := bytes.Equal(images.Pixels, contents[16:]) && bytes.Equal(again.Pixels, contents[16:])
+		if err != nil || reread != nil || !same {
 			t.Errorf("%s: %d images, read again %d images; errors %v, %v", name, images.Len(), again.Len(), err, reread)
 		}
 	}
@@ -203,8 +204,7 @@ func TestLoadDownloadsTheMissingFile(t *testing.T) {
 	}
 }
 
-// The -data flag must take precedence over $HVAE_MNIST. If the user names a folder that does not exist, Load must not
-// create it.
+// The -data flag must take precedence over $HVAE_MNIST. Load must not create a folder that the user names.
 func TestLoadFindsTheFolder(t *testing.T) {
 	own, typo := folder(t, map[string][]byte{train: idx(9), test: idx(2)}), filepath.Join(t.TempDir(), "typo")
 	file := filepath.Join(own, train)
@@ -216,7 +216,9 @@ func TestLoadFindsTheFolder(t *testing.T) {
 	} {
 		t.Setenv("HVAE_MNIST", c.variable)
 		set, err := Load(t.Context(), c.option, io.Discard)
-		if c.want == "" && (err != nil || set.Test.Len() == 0) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+		found := err == nil && set.Test.Len() > 0
+		refused := err != nil && strings.Contains(err.Error(), c.want)
+		if c.want == "" && !found || c.want != "" && !refused {
 			t.Errorf("-data %q with $HVAE_MNIST=%q: %d images, error %v; want an error with %q", c.option, c.variable, set.Test.Len(), err, c.want)
 		}
 		if _, err := os.Stat(typo); err == nil {
@@ -229,7 +231,8 @@ func TestLoadFindsTheFolder(t *testing.T) {
 		t.Setenv(v, typo)
 	}
 	serve(t, http.NotFound)
-	if _, err := Load(t.Context(), "", io.Discard); err == nil || !strings.Contains(err.Error(), typo) || !strings.Contains(err.Error(), "hvae-mnist") {
+	_, err := Load(t.Context(), "", io.Discard)
+	if err == nil || !strings.Contains(err.Error(), typo) || !strings.Contains(err.Error(), "hvae-mnist") {
 		t.Errorf("error %v, want an error that names the folder hvae-mnist in %s", err, typo)
 	}
 }

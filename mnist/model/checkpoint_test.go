@@ -28,8 +28,7 @@ func join(header string, data []byte) []byte {
 	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), []byte(header), data)
 }
 
-// withoutDigest returns the header and the data of a checkpoint. The header stores the digest under the wrong key, so
-// that DecodeCheckpoint does not check the digest and tests can change the contents.
+// withoutDigest returns the parts of a checkpoint whose digest has a wrong key, so DecodeCheckpoint does not check it.
 func withoutDigest() (header string, data []byte) {
 	header, data = split(testCheckpoint().Encode())
 	return strings.Replace(header, `"sha256"`, `"digest"`, 1), data
@@ -58,8 +57,9 @@ func TestCheckpointsHaveTheDocumentedFormat(t *testing.T) {
 	if !strings.HasPrefix(header, want) || len(header)%8 != 0 {
 		t.Errorf("the header with %d bytes is %s\nwant %s…, padded to a multiple of 8 bytes", len(header), header, want)
 	}
-	if got, want := math.Float32frombits(binary.LittleEndian.Uint32(data[4:])), c.encoder.conv1.weight.Value.At(1, 0); got != want {
-		t.Errorf("the second element of the first tensor is %v, want %v", got, want)
+	second := c.encoder.conv1.weight.Value.At(1, 0)
+	if got := math.Float32frombits(binary.LittleEndian.Uint32(data[4:])); got != second {
+		t.Errorf("the second element of the first tensor is %v, want %v", got, second)
 	}
 }
 

@@ -61,8 +61,8 @@ func newTrainer(s Settings) *hvae.Trainer[float32] {
 	return trainer
 }
 
-// train takes three training steps with 20 images. It returns the ELBO before each step and after the last one, and all
-// weights.
+// train takes three training steps with 20 images. It returns the weights, and the ELBO before each step and at the
+// end.
 func train(t *testing.T, s Settings) (elbos []float64, weights []float32) {
 	t.Helper()
 	trainer, batch := newTrainer(s), make([]int, 20)
@@ -142,8 +142,7 @@ func TestCheckRefusesImpossibleConfigurations(t *testing.T) {
 		{Kind: "hvae", K: 10_001, Tempering: "free", Latent: 2}:            false,
 		{Kind: "hvae", K: -1, Tempering: "none", Latent: 2}:                false,
 	} {
-		err := c.Check()
-		if (err == nil) != valid {
+		if err := c.Check(); (err == nil) != valid {
 			t.Errorf("%+v: Check returns the error %v; valid configuration: %v", c, err, valid)
 		}
 	}

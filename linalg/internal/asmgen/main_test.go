@@ -111,7 +111,8 @@ func TestAVX2KernelsUseNoAVX512Registers(t *testing.T) {
 	checked := 0
 	check := func(kind string, index int) {
 		s := generated[kind+"_amd64.s"]
-		name := regexp.MustCompile(fmt.Sprintf(`(?m)^DATA \w+Table<>\+%d\(SB\)/8, \$(\w+)<>`, 8*index)).FindStringSubmatch(s)[1]
+		entry := fmt.Sprintf(`(?m)^DATA \w+Table<>\+%d\(SB\)/8, \$(\w+)<>`, 8*index)
+		name := regexp.MustCompile(entry).FindStringSubmatch(s)[1]
 		_, text, _ := strings.Cut(s, "TEXT "+name+"<>(SB)")
 		text, _, _ = strings.Cut(text, "TEXT ")
 		if r := regexp.MustCompile(`\b(Z\d+|K\d|[XY](1[6-9]|[23]\d))\b`).FindString(text); r != "" || text == "" {
