@@ -334,7 +334,7 @@ func ExampleNormal() {
 	// ELBO -5.73, log p(y) = -5.082 ± 0.019
 }
 
-// uniformPrior has a z that is uniform on (−6, 6)ˡ, and x | z ~ N(z, I). We observe x = 0. An unbounded y determines z.
+// In uniformPrior, z is uniform on (−6, 6)ˡ, x | z ~ N(z, I), and x = 0. The latent y is unbounded and determines z.
 type uniformPrior struct{}
 
 func (uniformPrior) LogJoint(y *ad.Var[float64]) *ad.Var[float64] {

@@ -174,7 +174,7 @@ func TestTextOfTheREADMEMatchesTheResults(t *testing.T) {
 		list("%d", slices.Compact(leaves[true])...), list("%d", slices.Compact(leaves[false])...))
 }
 
-// results/README.md must describe the HVAE that was trained to its end, beside the VAE with the same seed.
+// results/README.md must describe the HVAE whose training has ended, next to the VAE with the same seed.
 func TestREADMEDescribesTheHVAE(t *testing.T) {
 	hvae, err := readResult("results/full/hvae-k5-free-varied-85547")
 	noError(t, err)

@@ -203,8 +203,9 @@ func (r *trainingRun) writeFiles(best bool) error {
 }
 
 // write writes a file of the run. Before the first state is written, the folder must not contain a state. Later, it
-// must contain the state that this process last read or wrote. Otherwise, write returns an error and changes nothing. So
-// all but one of several processes that continue a run stop with an error, and so does a process whose folder is moved.
+// must contain the state that this process last read or wrote. Otherwise, write returns an error and changes nothing.
+// So if several processes continue the same run, all but one stop with an error. If the run's folder is moved, the
+// process stops, too.
 func (r *trainingRun) write(file string, content []byte) error {
 	return command.WriteFile(filepath.Join(r.folder, file), content, func(temporary, name string) error {
 		if r.file == nil {

@@ -51,7 +51,7 @@ func TestAverage(t *testing.T) {
 	}
 }
 
-// The errors and log densities in an outcome must match values computed from its θ̂ and from the dataset for the seed.
+// The errors and log densities in an outcome must match values computed from its θ̂ and its dataset.
 func TestOutcomeDescribesItsEstimate(t *testing.T) {
 	for _, name := range names {
 		iterations := 0
