@@ -215,7 +215,8 @@ func (n *Network[T]) Const(t *ad.Tape[T]) *Network[T] {
 
 // A Flow summarises the parameters of a flow. Fields that do not apply to the model are 0.
 type Flow struct {
-	Eps        float64 `json:"eps,omitempty"`         // median of the step sizes ε
+	Eps        float64 `json:"eps,omitempty"`         // median of the step sizes ε over leapfrog steps and dimensions
+	EpsMax     float64 `json:"eps_max,omitempty"`     // largest of these step sizes; 0 in older files
 	Alpha      float64 `json:"alpha,omitempty"`       // Π α_k
 	MomentumSD float64 `json:"momentum_sd,omitempty"` // s, the standard deviation of ρ₀
 }
@@ -225,7 +226,7 @@ func FlowOf(n *Network[float32]) (f Flow) {
 	d := n.Const(new(ad.Tape[float32])).dynamics
 	if d.K > 0 {
 		eps := slices.Sorted(slices.Values(d.StepSize.Value.Data))
-		f.Eps = float64(eps[len(eps)/2])
+		f.Eps, f.EpsMax = float64(eps[len(eps)/2]), float64(eps[len(eps)-1])
 	}
 	if alpha := d.Tempering.Alpha; alpha != nil {
 		f.Alpha, f.MomentumSD = 1, float64(d.Tempering.MomentumSD.Scalar())

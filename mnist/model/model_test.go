@@ -1,6 +1,7 @@
 package model
 
 import (
+	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -165,6 +166,22 @@ func TestTemperingStartsTied(t *testing.T) {
 		if !(math.Abs(f.Eps-0.2) < 1e-6 && math.Abs(f.Alpha-alpha) < 1e-6 && math.Abs(f.Alpha*f.MomentumSD-1) < 1e-6) {
 			t.Errorf("%s tempering starts at %+v, want ε = 0.2, Π α_k = %.3f and s·Π α_k = 1", tempering, f, alpha)
 		}
+	}
+}
+
+// The test sets ε = 0.05, 0.1, …, 0.45 in three leapfrog steps and three dimensions, in another order.
+func TestMetricsHaveTheMedianAndTheLargestStepSize(t *testing.T) {
+	n := New[float32](Config{Kind: "hvae", K: 3, Tempering: "none", VaryEps: true, Latent: 3}, 0, 1)
+	for i, eps := range []float64{0.3, 0.1, 0.25, 0.15, 0.45, 0.2, 0.4, 0.05, 0.35} {
+		n.flow.stepSize.Value.Data[i] = float32(hvae.Unconstrain(eps, 0, maxEps))
+	}
+	var got map[string]float64
+	b, err := json.Marshal(Metrics{Flow: FlowOf(n)})
+	if err == nil {
+		err = json.Unmarshal(b, &got)
+	}
+	if err != nil || !(math.Abs(got["eps"]-0.25) < 1e-6 && math.Abs(got["eps_max"]-0.45) < 1e-6) {
+		t.Errorf("the metrics are %s (error %v), want eps = 0.25 and eps_max = 0.45", b, err)
 	}
 }
 
