@@ -95,7 +95,7 @@ func TestFiguresMatchTheirRuns(t *testing.T) {
 	differences, budget := figures(stored(t, "full"))
 	matches(t, "results/full/table1.svg", differences)
 	matches(t, "results/full/budget.svg", budget)
-	const run = "results/2000/vae-85547/" + metricsFile
+	const run = "results/fixed-validation-noise/vae-85547/" + metricsFile
 	all, err := readMetrics(run)
 	noError(t, err)
 	r := &trainingRun{state: state{Settings: model.Defaults(), Data: "mnist", Metrics: all}}
@@ -128,12 +128,12 @@ func TestFullRunsMatchTheResults(t *testing.T) {
 		return fmt.Sprintf(" %.0f | %v | %s |", epochs, elbo, eval.PlusMinus(eval.MeanSD(s.nlls)))
 	}
 	shows(t, resultsREADME, "| VAE, mean |%s%s", mean(find(full, "vae", true)), mean(find(full, "vae", false)))
-	shows(t, resultsREADME, "| VAE, 85547, in `2000/` | | | |%s", run("2000/vae-85547"))
+	shows(t, resultsREADME, "| VAE, 85547, in `fixed-validation-noise/` | | | |%s", run("fixed-validation-noise/vae-85547"))
 }
 
 // The numbers in the text of results/README.md must agree with the results.
 func TestTextOfTheREADMEMatchesTheResults(t *testing.T) {
-	table, long, full := stored(t, "table"), stored(t, "150"), stored(t, "full")
+	table, long, full := stored(t, "table"), stored(t, "epochs150"), stored(t, "full")
 	vae, hvae := find(full, "vae", false), find(long, "hvae-k5-free-varied", false)
 	less := func(s summary) string { return signed(eval.MeanSE(s.differences)) }
 	elbo, _ := eval.MeanSD(vae.elbos)
@@ -200,7 +200,7 @@ func TestREADMEDescribesTheHVAE(t *testing.T) {
 
 func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 	for file, folder := range map[string]string{
-		"vae.safetensors":  "results/2000/vae-85547",
+		"vae.safetensors":  "results/fixed-validation-noise/vae-85547",
 		"hvae.safetensors": "results/full/hvae-k5-free-varied-85547",
 	} {
 		m, err := readCheckpoint(filepath.Join("results", file))
