@@ -1,18 +1,15 @@
 // Package command implements the parts that the gaussian and mnist programs have in common. It handles usage errors,
-// exit statuses and signals, and it replaces files atomically, so a crash cannot leave a damaged file.
+// exit statuses and signals (command.go), and reads and writes files safely (files.go).
 package command
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 
 	"hvae/linalg"
@@ -75,33 +72,6 @@ func Parse(f *flag.FlagSet, description string, args []string, stdout io.Writer)
 	}
 	if err != nil {
 		return Usage("%v (%s -h lists the flags)", err, f.Name())
-	}
-	return nil
-}
-
-// Temporary is the glob pattern for the names of temporary files. A killed process may leave such a file behind.
-const Temporary = ".*.tmp"
-
-// WriteFile writes data to the file with the given name. An existing file must be a regular file. WriteFile writes a
-// temporary file in the same folder, syncs it, and calls place(temporary, name) to rename or link it. With os.Rename as
-// place, WriteFile replaces an existing file. With os.Link, it fails if the file exists. After a crash, the file has
-// either the old or the new contents.
-func WriteFile(name string, data []byte, place func(temporary, name string) error) error {
-	if s, err := os.Lstat(name); err == nil && !s.Mode().IsRegular() {
-		return fmt.Errorf("cannot write %s: it is not a regular file", name)
-	}
-	temporary := filepath.Join(filepath.Dir(name), fmt.Sprintf(".%016x.tmp", rand.Uint64()))
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err == nil {
-		defer os.Remove(temporary) // has no effect after os.Rename
-		_, err = f.Write(data)
-		err = cmp.Or(err, f.Sync(), f.Close())
-	}
-	if err == nil {
-		err = place(temporary, name)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, err)
 	}
 	return nil
 }

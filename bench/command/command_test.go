@@ -4,12 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -86,37 +84,6 @@ func TestTheSecondSignalEndsTheProcess(t *testing.T) {
 		p.Wait()
 		if state := fmt.Sprint(p.ProcessState); state != c.state || stderr.String() != c.stderr {
 			t.Errorf("%v, then %d: %s, stderr %q; want %s, %q", c.first, c.second, state, stderr.String(), c.state, c.stderr)
-		}
-	}
-}
-
-func TestWriteFileReplacesOrCreatesAFile(t *testing.T) {
-	dir := t.TempDir()
-	name := filepath.Join(dir, strings.Repeat("x", 251)+".svg") // the longest name that most file systems allow
-	killed := errors.New("killed")
-	kill := func(temporary, _ string) error {
-		matches, _ := filepath.Glob(filepath.Join(dir, Temporary))
-		if len(matches) != 1 || matches[0] != temporary {
-			t.Errorf("the temporary file is %s, but the pattern matches %v", temporary, matches)
-		}
-		return killed
-	}
-	for _, c := range []struct {
-		data  string
-		place func(temporary, name string) error
-		err   error
-		want  string // contents of the file afterwards
-	}{
-		{"first, and longer", os.Rename, nil, "first, and longer"},
-		{"second", os.Rename, nil, "second"},
-		{"third", os.Link, os.ErrExist, "second"},
-		{"fourth", kill, killed, "second"},
-	} {
-		err := WriteFile(name, []byte(c.data), c.place)
-		b, _ := os.ReadFile(name)
-		entries, _ := os.ReadDir(dir)
-		if !errors.Is(err, c.err) || string(b) != c.want || len(entries) != 1 {
-			t.Errorf("%s: error %v, contents %q, folder %v; want %q", c.data, err, b, entries, c.want)
 		}
 	}
 }

@@ -1,0 +1,141 @@
+package command
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A device or a FIFO must be refused without reading from it, because the read may not end.
+func TestReadFileReadsOnlyRegularFilesUpToTheLimit(t *testing.T) {
+	t.Chdir(t.TempDir())
+	err := errors.Join(os.WriteFile("file", []byte("12345"), 0o600), os.Mkdir("folder", 0o755), os.Symlink("file", "link"))
+	if runtime.GOOS != "windows" {
+		err = errors.Join(err, exec.Command("mkfifo", "fifo").Run(), os.Symlink("/dev/zero", "device"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{ // part of the error; empty if the file is read
+		"file": "", "link": "", "folder": "folder: it is not a regular file", "missing": "open missing",
+		"fifo": "fifo: it is not a regular file", "device": "device: it is not a regular file",
+	} {
+		if _, err := os.Lstat(name); err != nil && name != "missing" {
+			continue // Windows
+		}
+		b, info, err := ReadFile(name, 5)
+		if want == "" && (err != nil || string(b) != "12345" || info.Size() != 5) || want != "" && !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%s: %q, error %v; want an error with %q", name, b, err, want)
+		}
+	}
+	if _, _, err := ReadFile("file", 4); err == nil || !strings.Contains(err.Error(), "file: it has 5 bytes, but should have at most 4") {
+		t.Errorf("a file above the limit: error %v", err)
+	}
+}
+
+func TestGunzipStopsAtTheLimitAndIgnoresPadding(t *testing.T) {
+	member := func(data string) []byte {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		z.Write([]byte(data))
+		z.Close()
+		return b.Bytes()
+	}
+	digits, zeros := member("12345"), make([]byte, 600)
+	damaged := slices.Clone(digits)
+	damaged[len(damaged)-5]++ // in the checksum
+	for _, c := range []struct {
+		file      []byte
+		limit     int64
+		want, err string // contents, or part of the error
+	}{
+		{digits, 5, "12345", ""},
+		{slices.Concat(digits, zeros), 5, "12345", ""},
+		{slices.Concat(digits, member(""), digits, zeros[:1]), 10, "1234512345", ""},
+		{digits, 4, "", "more than 4 bytes"},
+		{slices.Concat(digits, digits), 9, "", "more than 9 bytes"},
+		{member(strings.Repeat("x", 1<<20))[:500], 1000, "", "more than 1000 bytes"}, // the end is not reached
+		{slices.Concat(digits, zeros, digits), 10, "", "invalid header"},
+		{damaged, 5, "", "invalid checksum"},
+		{digits[:len(digits)-1], 5, "", "unexpected EOF"},
+		{nil, 5, "", "EOF"},
+	} {
+		b, err := Gunzip(c.file, c.limit)
+		if string(b) != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%x, limit %d: %q, error %v; want %q, %q", c.file[:min(len(c.file), 99)], c.limit, b, err, c.want, c.err)
+		}
+	}
+}
+
+func TestWriteFileReplacesOrCreatesAFile(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, strings.Repeat("x", 251)+".svg") // the longest name that most file systems allow
+	killed := errors.New("killed")
+	kill := func(temporary, _ string) error {
+		matches, _ := filepath.Glob(filepath.Join(dir, Temporary))
+		if len(matches) != 1 || matches[0] != temporary {
+			t.Errorf("the temporary file is %s, but the pattern matches %v", temporary, matches)
+		}
+		return killed
+	}
+	for _, c := range []struct {
+		data  string
+		place func(temporary, name string) error
+		err   error
+		want  string // contents of the file afterwards
+	}{
+		{"first, and longer", os.Rename, nil, "first, and longer"},
+		{"second", os.Rename, nil, "second"},
+		{"third", os.Link, os.ErrExist, "second"},
+		{"fourth", kill, killed, "second"},
+	} {
+		err := WriteFile(name, []byte(c.data), c.place)
+		b, _ := os.ReadFile(name)
+		entries, _ := os.ReadDir(dir)
+		if !errors.Is(err, c.err) || string(b) != c.want || len(entries) != 1 {
+			t.Errorf("%s: error %v, contents %q, folder %v; want %q", c.data, err, b, entries, c.want)
+		}
+	}
+}
+
+func TestWriteFileRespectsTheModeOfAFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := errors.Join(os.Mkdir("folder", 0o755), os.WriteFile("file", nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		mode fs.FileMode // of the existing file, if the name is file
+		err  string      // part of the error; empty for no error
+	}{
+		{"file", 0o600, ""}, {"file", 0o666, ""}, {"file", 0o444, "cannot write file: it is write-protected"},
+		{"folder", 0, "cannot write folder: it is not a regular file"},
+		{"missing/file", 0, "cannot write missing/file"},
+		{strings.Repeat("x", 300), 0, "cannot write xxx"},
+	} {
+		if err := os.Chmod("file", c.mode); err != nil {
+			t.Fatal(err)
+		}
+		tested, written := Writable(c.name), WriteFile(c.name, []byte("x"), os.Rename)
+		for _, err := range []error{tested, written} {
+			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s with mode %o: error %v, want %q", c.name, c.mode, err, c.err)
+			}
+		}
+		if info, err := os.Stat("file"); runtime.GOOS != "windows" && (err != nil || info.Mode() != c.mode) {
+			t.Errorf("the mode is %v afterwards (error %v), want %o", info.Mode(), err, c.mode)
+		}
+	}
+	if entries, _ := os.ReadDir("."); len(entries) != 2 {
+		t.Errorf("the folder contains %v", entries)
+	}
+}
