@@ -35,6 +35,7 @@ type AIS[T linalg.Float] struct {
 // return an error if log p_θ(x, z) or log q⁰(z) is NaN at the start of a chain, for example because SD contains 0.
 func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (
 	end *Particles[T], logEstimates []float64, err error) {
+	a.check(ctx, streams)
 	return a.run(ctx, a.draw(streams), streams, func(i int) int { return i })
 }
 
@@ -43,7 +44,28 @@ func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (
 // p_θ(x), because E[1/p̂_θ(x)] = 1/p_θ(x) (bidirectional Monte Carlo: Grosse, Ghahramani and Adams, 2015).
 func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand) (
 	end *Particles[T], logEstimates []float64, err error) {
+	a.check(ctx, streams)
+	if z.Rows != a.Mean.Rows || z.Cols != len(streams) {
+		misuse("AIS.Reverse: z is %v; it must be [%d×%d] for %d streams", z.Shape(), a.Mean.Rows, len(streams), len(streams))
+	}
 	return a.run(ctx, z, streams, func(i int) int { return a.Steps - i })
+}
+
+// check panics if a field of the AIS is unset or invalid, or if there is no stream for a chain.
+func (a *AIS[T]) check(ctx context.Context, streams []*rand.Rand) {
+	mustNotBeNil("the context", ctx == nil)
+	mustNotBeNil("AIS.Target", a.Target == nil)
+	if len(a.StepSizes) != a.Steps-1 || a.Steps > 1 && a.Leapfrogs < 1 {
+		misuse("AIS has Steps = %d, Leapfrogs = %d and %d StepSizes; Steps and Leapfrogs must be at least 1, and there must "+
+			"be Steps − 1 StepSizes (from Tune)", a.Steps, a.Leapfrogs, len(a.StepSizes))
+	}
+	ofChains := func(m linalg.Matrix[T]) bool { return m.Cols == 1 || m.Cols == len(streams) }
+	if a.SD.Rows != a.Mean.Rows || !ofChains(a.Mean) || !ofChains(a.SD) {
+		misuse("AIS has Mean %v and SD %v; both must be [ℓ×1] or [ℓ×B] for %d chains", a.Mean.Shape(), a.SD.Shape(), len(streams))
+	}
+	if len(streams) == 0 || slices.Contains(streams, nil) {
+		misuse("AIS needs a random stream for each chain, and at least one; there are %d, and none may be nil", len(streams))
+	}
 }
 
 // run starts chains at z and applies the kernels in the order kernel(1), …, kernel(K−1). At the start and after each
@@ -76,8 +98,12 @@ func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Ra
 // runs all kernels once. If K is large, one pass is enough. Use other streams for Forward and Reverse to avoid bias.
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
+	if passes < 1 {
+		misuse("AIS.Tune: there are %d passes; there must be at least 1", passes)
+	}
 	tuned := *a
 	tuned.StepSizes = slices.Repeat([]float64{first}, max(0, a.Steps-1))
+	tuned.check(ctx, streams)
 	for pass := 1; pass <= passes; pass++ {
 		p := tuned.at(new(ad.Tape[T]), tuned.draw(streams))
 		for i := range tuned.StepSizes {
@@ -105,13 +131,7 @@ type Particles[T linalg.Float] struct {
 }
 
 // at returns chains with states z. It resets the tape t, computes the densities and gradients on it, and copies them.
-// It panics if a field of the AIS is unset or invalid.
 func (a *AIS[T]) at(t *ad.Tape[T], z linalg.Matrix[T]) *Particles[T] {
-	mustNotBeNil("AIS.Target", a.Target == nil)
-	if len(a.StepSizes) != a.Steps-1 || a.Steps > 1 && a.Leapfrogs < 1 {
-		misuse("AIS has Steps = %d, Leapfrogs = %d and %d StepSizes; Steps and Leapfrogs must be at least 1, and there must "+
-			"be Steps − 1 StepSizes (from Tune)", a.Steps, a.Leapfrogs, len(a.StepSizes))
-	}
 	t.Reset()
 	gradU, logJoint := evaluate(a.Target(t), t.Const(z), true)
 	logPrior := DiagonalNormal[T]{Mean: t.Const(a.Mean), SD: t.Const(a.SD)}.LogDensity(t.Const(z))
@@ -142,7 +162,6 @@ func normals[T linalg.Float](streams []*rand.Rand, rows int) linalg.Matrix[T] {
 // N(0, I) and takes leapfrog steps from (z, ρ) to (z′, ρ′). It accepts z′ with probability min(1, exp(H(z, ρ) − H(z′,
 // ρ′))), where H(z, ρ) = −log p^k(z) + ½ρᵀρ.
 func (a *AIS[T]) move(ctx context.Context, p *Particles[T], k int, streams []*rand.Rand) (rate float64, err error) {
-	mustNotBeNil("the context", ctx == nil)
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}

@@ -19,7 +19,12 @@ import (
 type Batch []int
 
 // Draws returns a batch of n draws for a target that has no data columns. All column numbers in the batch are −1.
-func Draws(n int) Batch { return slices.Repeat(Batch{-1}, n) }
+func Draws(n int) Batch {
+	if n < 0 {
+		misuse("Draws: n is %d; it must be at least 0", n)
+	}
+	return slices.Repeat(Batch{-1}, n)
+}
 
 // A Block is a part of a batch that is computed on one tape.
 type Block[T linalg.Float] struct {
@@ -33,17 +38,29 @@ type Block[T linalg.Float] struct {
 	streams []rand.PCG   // random streams of the columns
 }
 
-// Var returns the value of parameter p on the tape of the block. During a step of a trainer that updates p, the result
-// is a leaf. Otherwise, it is a constant, for example if p belongs to a model that the trainer does not update.
+// Var returns the value of parameter p on the tape of the block. During a step, it is a leaf, and Var panics unless p
+// was passed to NewTrainer. A parameter that must not change, for example of a given model, is b.Tape.Const(p.Value).
+// During an evaluation, Var returns a constant for any parameter.
 func (b *Block[T]) Var(p *Param[T]) *ad.Var[T] {
-	if i := slices.Index(b.params, p); i >= 0 {
-		return b.vars[i]
+	mustNotBeNil("Block.Var: the parameter", p == nil)
+	if len(b.params) == 0 {
+		return b.Tape.Const(p.Value)
 	}
-	return b.Tape.Const(p.Value)
+	i := slices.Index(b.params, p)
+	if i < 0 {
+		misuse("Block.Var: the parameter %q was not passed to NewTrainer; if a step must not change it, use its value as a "+
+			"constant (b.Tape.Const(p.Value))", p.Name)
+	}
+	return b.vars[i]
 }
 
 // Columns returns the columns of x [d×N] that b.Batch lists, as a constant [d×B]. It panics if one does not exist.
 func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
+	for _, c := range b.Batch {
+		if c < 0 || c >= x.Cols {
+			misuse("Block.Columns: the data %v have no column %d; all columns of Draws, and of Evidence, are −1", x.Shape(), c)
+		}
+	}
 	m := b.Tape.Matrix(x.Rows, b.Size)
 	for i := range x.Rows {
 		from, to := x.Row(i), m.Row(i)
@@ -180,6 +197,9 @@ func (e *Evaluator[T]) size() int { return cmp.Or(e.BlockSize, 16) }
 func (e *Evaluator[T]) count(batch Batch) int {
 	if len(batch) == 0 {
 		misuse("the batch is empty; it must have at least one column")
+	}
+	if e.BlockSize < 0 {
+		misuse("BlockSize is %d; it must be at least 0", e.BlockSize)
 	}
 	return (len(batch) + e.size() - 1) / e.size()
 }

@@ -74,10 +74,12 @@ func (f *Flow[T]) Inverse(end Phase[T]) Phase[T] {
 
 // check panics if a field of f is unset or invalid, or if the shapes of its fields do not match s.
 func (f *Flow[T]) check(s Phase[T]) {
+	mustNotBeNil("the flow", f == nil)
 	mustNotBeNil("Flow.Target", f.Target == nil)
 	if f.K < 0 {
 		misuse("Flow.K is %d; it must be at least 0", f.K)
 	}
+	mustNotBeNil("the position", s.Z == nil)
 	dims, t := s.Z.Rows(), f.Tempering
 	mustBe("the momentum", s.Rho, dims, s.Z.Cols())
 	if t != (Tempering[T]{}) {

@@ -19,10 +19,12 @@ type Sample[T linalg.Float] struct {
 // prior.Draw, sets ρ₀ = s·γ₀ ~ N(0, s²I), and applies the flow f to (z₀, ρ₀). If the tempering is tied, s = 1/√β₀. The
 // estimate p̂_θ(x) is a smooth function of the noise (equation 6, eqn:reparameterization).
 func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T]) Sample[T] {
-	mustNotBeNil("the variational prior", prior == nil)
+	mustNotBeNil("HIS: the variational prior", prior == nil)
+	mustNotBeNil("HIS: ε", epsilon == nil)
 	z0, logPrior := prior.Draw(epsilon)
 	mustBe("log q⁰(z₀) of the variational prior", logPrior, 1, z0.Cols())
 	start := Phase[T]{Z: z0, Rho: gamma0}
+	f.check(start)
 	if s := f.Tempering.MomentumSD; s != nil {
 		start.Rho = ad.Mul(row(s, 0), gamma0)
 	}

@@ -70,7 +70,6 @@ func TestImportanceBoundIsTheEstimateFromTheDrawsOfAColumn(t *testing.T) {
 			t.Errorf("the bound of column %d is %v, want %v", j, got, want)
 		}
 	}
-	mustPanic(t, "[1×12] matrix cannot be reshaped", func() { hvae.ImportanceBound(l, 5) })
 }
 
 // The expected k̂ was computed by another program, which uses the formulas of the function gpdfit in R's package loo.

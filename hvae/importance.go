@@ -99,6 +99,10 @@ func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 // train a model by the bound that gives the best held-out evidence for the same training time. To estimate the evidence
 // of a given model, train the flow by ImportanceBound.
 func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] {
+	mustNotBeNil("ImportanceBound: log p̂", logEstimates == nil)
+	if n := logEstimates.Cols(); L < 1 || n%L != 0 || logEstimates.Rows() != 1 {
+		misuse("ImportanceBound: L is %d for log p̂ %v; log p̂ must be [1×(B·L)]", L, logEstimates.Value.Shape())
+	}
 	B, t := logEstimates.Cols()/L, logEstimates.Tape()
 	l, largest := ad.Reshape(logEstimates, B, L), t.Matrix(B, 1)
 	for j := range B {

@@ -2,7 +2,9 @@ package hvae_test
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"reflect"
 	"testing"
 
 	"hvae/ad"
@@ -53,13 +55,15 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 		"Tempering.Alpha or MomentumSD is nil":     untied(nil, tp.Scalar(1)),
 		"α is [4×1]; it must be [3×1]":             untied(tp.Fill(4, 1, 1), tp.Scalar(1)),
 		"α is [3×3]; it must be [3×2]":             untied(tp.Fill(3, 3, 1), tp.Scalar(1)),
-		"s is [1×3]; it must be [1×2]":             untied(alpha, tp.Fill(1, 3, 1)),
-		"s is [3×1]; it must be [1×1]":             untied(alpha, alpha),
+		"α is [1×3]; it must be [3×2]": flow(
+			func(f *hvae.Flow[float64]) { f.Tempering = hvae.FreeTempering(tp.Fill(1, 3, 0.9)) }),
+		"s is [1×3]; it must be [1×2]": untied(alpha, tp.Fill(1, 3, 1)),
+		"s is [3×1]; it must be [1×1]": untied(alpha, alpha),
 		"log joint density is [2×3]; it must be [1×3]": flow(
 			func(f *hvae.Flow[float64]) { f.Target = density(ad.Square[float64]) }),
 		"potential gradient is [1×3]; it must be [2×3]": flow(func(f *hvae.Flow[float64]) { f.Target = summed{} }),
 
-		"the variational prior is nil":                                   prior(nil),
+		"HIS: the variational prior is nil":                              prior(nil),
 		"log q⁰(z₀) of the variational prior is [1×1]; it must be [1×3]": prior(unshaped{}),
 		"DiagonalNormal.Mean or SD is nil":                               diagonal(z, nil),
 		"DiagonalNormal.Mean is [1×1]; it must be [2×1]":                 diagonal(tp.Scalar(0), z),
@@ -74,9 +78,17 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 		"FixedTempering: 1/√β₀ is 0.5; it must be at least 1": func() { hvae.FixedTempering(3, tp.Scalar(0.5)) },
 		"FreeTempering: α is nil":                             func() { hvae.FreeTempering[float64](nil) },
 		"FreeTempering: an element of α is greater than 1":    func() { hvae.FreeTempering(tp.Fill(3, 1, 1.5)) },
-		"Unconstrain: 0.6 is not in the interval (0, 0.5)":    func() { hvae.Unconstrain(0.6, 0, 0.5) },
-		"Constrain: the interval is (1, 1)":                   func() { hvae.Constrain(z, 1, 1) },
-		"Constrain: the interval is (-Inf, 0)":                func() { hvae.Constrain(z, math.Inf(-1), 0) },
+		"the flow is nil":                          func() { hvae.HIS(nil, hvae.StandardNormal[float64]{}, z, z) },
+		"HIS: ε is nil":                            func() { hvae.HIS(&hvae.Flow[float64]{Target: flat}, hvae.StandardNormal[float64]{}, nil, z) },
+		"the momentum is nil":                      func() { hvae.HIS(&hvae.Flow[float64]{Target: flat}, hvae.StandardNormal[float64]{}, z, nil) },
+		"the position is nil":                      func() { hvae.ReverseHIS(&hvae.Flow[float64]{Target: flat}, hvae.StandardNormal[float64]{}, nil, z) },
+		"ImportanceBound: L is 0 for log p̂ [1×3]": func() { hvae.ImportanceBound(tp.Fill(1, 3, 0), 0) },
+		"ImportanceBound: L is 2 for log p̂ [1×3]; log p̂ must be [1×(B·L)]": func() { hvae.ImportanceBound(tp.Fill(1, 3, 0), 2) },
+		"ImportanceBound: L is 1 for log p̂ [2×3]":                           func() { hvae.ImportanceBound(z, 1) },
+		"ImportanceBound: log p̂ is nil":                                     func() { hvae.ImportanceBound[float64](nil, 1) },
+		"Unconstrain: 0.6 is not in the interval (0, 0.5)":                   func() { hvae.Unconstrain(0.6, 0, 0.5) },
+		"Constrain: the interval is (1, 1)":                                  func() { hvae.Constrain(z, 1, 1) },
+		"Constrain: the interval is (-Inf, 0)":                               func() { hvae.Constrain(z, math.Inf(-1), 0) },
 	} {
 		mustPanic(t, want, f)
 	}
@@ -87,35 +99,88 @@ func TestMisuseOfAISPanics(t *testing.T) {
 		"AIS.Target is nil": func(a *hvae.AIS[float64]) { a.Target = nil },
 		"the target is nil": func(a *hvae.AIS[float64]) { a.Target = func(*ad.Tape[float64]) hvae.Target[float64] { return nil } },
 		"AIS has Steps = 2, Leapfrogs = 3 and 0 StepSizes": func(a *hvae.AIS[float64]) { a.StepSizes = nil },
-		"AIS has Steps = 0":        func(a *hvae.AIS[float64]) { a.Steps, a.StepSizes = 0, nil },
-		"Leapfrogs = 0":            func(a *hvae.AIS[float64]) { a.Leapfrogs = 0 },
-		"DiagonalNormal.Mean is [": func(a *hvae.AIS[float64]) { a.Mean = linalg.Column(0.0, 0) },
+		"AIS has Steps = 0": func(a *hvae.AIS[float64]) { a.Steps, a.StepSizes = 0, nil },
+		"Leapfrogs = 0":     func(a *hvae.AIS[float64]) { a.Leapfrogs = 0 },
+		"AIS has Mean [2×1] and SD [1×1]; both must be [ℓ×1] or [ℓ×B] for 3 chains": func(a *hvae.AIS[float64]) { a.Mean = linalg.New[float64](2, 1) },
+		"AIS has Mean [1×2] and": func(a *hvae.AIS[float64]) { a.Mean = linalg.New[float64](1, 2) },
+		"and SD [1×2]":           func(a *hvae.AIS[float64]) { a.SD = linalg.New[float64](1, 2) },
 	} {
 		a := annealed(hvaetest.Bimodal, 2)
 		change(a)
 		mustPanic(t, want, func() { a.Reverse(t.Context(), linalg.New[float64](1, 3), chains(3)) })
+		if a.Steps > 0 && a.StepSizes != nil { // Tune makes the step sizes
+			mustPanic(t, want, func() { a.Tune(t.Context(), chains(3), 1) })
+		}
 	}
-	mustPanic(t, "the context is nil", func() { annealed(hvaetest.Bimodal, 2).Forward(none, chains(3)) })
+	a, z := annealed(hvaetest.Bimodal, 1), linalg.New[float64](1, 3)
+	for want, f := range map[string]func(){
+		"the context is nil": func() { a.Forward(none, chains(3)) },
+		"a random stream for each chain, and at least one; there are 0": func() { a.Forward(t.Context(), nil) },
+		"there are 2, and none may be nil":                              func() { a.Forward(t.Context(), append(chains(1), nil)) },
+		"AIS.Reverse: z is [1×3]; it must be [1×2] for 2 streams":       func() { a.Reverse(t.Context(), z, chains(2)) },
+		"AIS.Tune: there are 0 passes":                                  func() { a.Tune(t.Context(), chains(3), 0) },
+	} {
+		mustPanic(t, want, f)
+	}
 }
 
 func TestMisuseOfTrainersPanics(t *testing.T) {
-	step := func(o hvae.Optimiser[float64], b hvae.Batch, bound func(*hvae.Param[float64]) hvae.Bound[float64]) func() {
-		p := parameter(1.0)
-		return func() { hvae.NewTrainer(p, o, bound(p[0])).Step(t.Context(), b) }
+	type block = *hvae.Block[float64]
+	trainer := func(ps ...*hvae.Param[float64]) func() {
+		return func() { hvae.NewTrainer(ps, hvae.RMSProp[float64]{Rate: 1}, nil) }
 	}
-	bound := func(f hvae.Bound[float64]) func() {
-		return step(hvae.RMSProp[float64]{}, hvae.Draws(3), func(*hvae.Param[float64]) hvae.Bound[float64] { return f })
+	memory := []float64{1, 2, 3}
+	param := func(name string, lo, hi int) *hvae.Param[float64] {
+		return &hvae.Param[float64]{Name: name, Value: linalg.Column(memory[lo:hi]...)}
 	}
+	step := func(size int, b hvae.Batch, bound hvae.Bound[float64]) func() {
+		return func() {
+			tr := hvae.NewTrainer(parameter(1.0), hvae.RMSProp[float64]{Rate: 1}, bound)
+			tr.BlockSize = size
+			tr.Step(t.Context(), b)
+		}
+	}
+	bound := func(f hvae.Bound[float64]) func() { return step(0, hvae.Draws(3), f) }
+	columns := func(rows, cols int, b hvae.Batch) func() {
+		return step(0, b, func(b block) *ad.Var[float64] { return b.Columns(linalg.New[float64](rows, cols)) })
+	}
+	a := param("a", 0, 2)
 	for want, f := range map[string]func(){
-		"the optimiser is nil":                   step(nil, hvae.Draws(3), sampled),
-		"the batch is empty; it must have":       step(hvae.RMSProp[float64]{}, hvae.Draws(0), sampled),
-		"the bound is nil":                       bound(nil),
-		"the bound of a block is nil":            bound(func(*hvae.Block[float64]) *ad.Var[float64] { return nil }),
-		"the context is nil":                     func() { new(hvae.Evaluator[float64]).Evidence(none, 3, 1, nil) },
-		"the bound of a block is [1×0]; it must": bound(func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Noise(1, 0) }),
-		"index out of range": bound( // because a batch of Draws has no columns
-			func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Columns(linalg.New[float64](1, 5)) }),
+		"NewTrainer: there are no parameters":                                trainer(),
+		"NewTrainer: parameter 1, counted from 0, is nil":                    trainer(a, nil),
+		`the parameters "a" and "a" are the same or share memory`:            trainer(param("b", 2, 3), a, a),
+		`the parameters "a" and "b" are the same or share memory`:            trainer(a, param("b", 1, 3)),
+		`the parameters "b" and "c" are the same or share memory`:            trainer(param("b", 0, 3), param("c", 1, 2)),
+		"NewTrainer: the optimiser is nil":                                   func() { hvae.NewTrainer(parameter(1.0), nil, nil) },
+		`the parameter "a" was not passed to NewTrainer; if a step must not`: bound(func(b block) *ad.Var[float64] { return b.Var(a) }),
+		"Block.Var: the parameter is nil":                                    bound(func(b block) *ad.Var[float64] { return b.Var(nil) }),
+
+		"the batch is empty; it must have":                     step(0, hvae.Draws(0), nil),
+		"BlockSize is -1; it must be at least 0":               step(-1, hvae.Draws(3), nil),
+		"Draws: n is -2; it must be at least 0":                func() { hvae.Draws(-2) },
+		"the bound is nil":                                     bound(nil),
+		"the bound of a block is nil":                          bound(func(block) *ad.Var[float64] { return nil }),
+		"the context is nil":                                   func() { new(hvae.Evaluator[float64]).Evidence(none, 3, 1, nil) },
+		"the bound of a block is [1×0]; it must":               bound(func(b block) *ad.Var[float64] { return b.Noise(1, 0) }),
+		"the data [2×5] have no column -1; all columns of Dra": columns(2, 5, hvae.Draws(3)),
+		"the data [2×5] have no column 5":                      columns(2, 5, hvae.Batch{0, 5}),
+		"the data [0×0] have no column 0":                      columns(0, 0, hvae.Batch{0}),
 	} {
 		mustPanic(t, want, f)
+	}
+}
+
+// A bad learning rate must cause a panic before a parameter or an average is written, and the step must not count.
+func TestBadLearningRatePanicsAndChangesNothing(t *testing.T) {
+	for _, rate := range []float64{0, -1, math.NaN(), math.Inf(1)} {
+		for _, o := range []hvae.Optimiser[float64]{hvae.Adamax[float64]{Rate: rate}, &hvae.RMSProp[float64]{Rate: rate}} {
+			params := parameter(1.0, 2)
+			trainer := hvae.NewTrainer(params, o, sampled(params[0]))
+			before := trainer.State()
+			mustPanic(t, "the learning rate is "+fmt.Sprint(rate), func() { trainer.Step(t.Context(), hvae.Draws(3)) })
+			if after := trainer.State(); !reflect.DeepEqual(after, before) {
+				t.Errorf("the rate %v changes the state of %T from %+v to %+v", rate, o, before, after)
+			}
+		}
 	}
 }

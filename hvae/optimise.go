@@ -10,7 +10,8 @@ import (
 // learning rate between steps, pass NewTrainer a pointer to an Adamax or RMSProp, and change its Rate.
 type Optimiser[T linalg.Float] interface {
 	// Ascend updates a parameter with n elements. The matrix averages [2×n] holds two running averages for each
-	// element. A Trainer keeps them between steps; they are 0 before the first step. Steps are numbered from 1.
+	// element. A Trainer keeps them between steps; they are 0 before the first step. Steps are numbered from 1. Ascend
+	// panics, and writes nothing, unless its learning rate is positive and finite.
 	Ascend(step int, theta, gradient []T, averages linalg.Matrix[T])
 }
 
@@ -25,7 +26,7 @@ type Adamax[T linalg.Float] struct{ Rate T }
 func (o Adamax[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[T]) {
 	const grain = 1 << 15 // smallest number of elements that is worth a goroutine
 	beta1, beta2, epsilon := T(0.9), T(0.999), T(1e-8)
-	rate := o.Rate / T(1-math.Pow(float64(beta1), float64(step)))
+	rate := mustBeRate(o.Rate) / T(1-math.Pow(float64(beta1), float64(step)))
 	m, u := averages.Row(0), averages.Row(1)
 	linalg.For(len(theta), grain, func(lo, hi int) {
 		linalg.Adamax(theta[lo:hi], m[lo:hi], u[lo:hi], gradient[lo:hi], beta1, beta2, rate, epsilon)
@@ -40,13 +41,21 @@ type RMSProp[T linalg.Float] struct{ Rate T }
 
 // Ascend implements Optimiser.
 func (o RMSProp[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[T]) {
-	decay, epsilon := T(0.9), T(1e-10) // not constants, so that 1 − decay is rounded to T
+	rate, decay, epsilon := mustBeRate(o.Rate), T(0.9), T(1e-10) // not constants, so that 1 − decay is rounded to T
 	if step == 1 {
 		averages.Fill(1) // v starts at 1
 	}
 	v := averages.Row(0)
 	for j, g := range gradient {
 		v[j] = decay*v[j] + (1-decay)*g*g
-		theta[j] += o.Rate * g / T(math.Sqrt(float64(v[j]+epsilon)))
+		theta[j] += rate * g / T(math.Sqrt(float64(v[j]+epsilon)))
 	}
+}
+
+// mustBeRate returns rate. It panics unless rate is positive and finite.
+func mustBeRate[T linalg.Float](rate T) T {
+	if !(rate > 0) || infinite(float64(rate)) {
+		misuse("the learning rate is %v; it must be positive and finite", rate)
+	}
+	return rate
 }

@@ -3,7 +3,9 @@ package hvae
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 
 	"hvae/ad"
 	"hvae/linalg"
@@ -26,14 +28,32 @@ type Trainer[T linalg.Float] struct {
 	gradients [][]linalg.Matrix[T] // for each block of a batch, the gradient with respect to each parameter
 }
 
-// NewTrainer returns a trainer that updates params in place. The bound may also use other parameters, as constants.
+// NewTrainer returns a trainer that updates params in place. The bound must use all of them and no other parameters; see
+// Block.Var. NewTrainer panics if there are no parameters, or if a parameter is listed twice or shares memory with
+// another one.
 func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[T]) *Trainer[T] {
-	mustNotBeNil("the optimiser", o == nil)
+	mustNotBeNil("NewTrainer: the optimiser", o == nil)
+	if len(params) == 0 {
+		misuse("NewTrainer: there are no parameters")
+	}
 	t := &Trainer[T]{Bound: bound, params: slices.Clone(params), optimiser: o}
-	for _, p := range params {
+	for i, p := range params {
+		mustNotBeNil(fmt.Sprintf("NewTrainer: parameter %d, counted from 0,", i), p == nil)
+		for _, q := range params[:i] {
+			if p == q || overlap(p.Value.Data, q.Value.Data) {
+				misuse("NewTrainer: the parameters %q and %q are the same or share memory", q.Name, p.Name)
+			}
+		}
 		t.averages = append(t.averages, linalg.New[T](2, len(p.Value.Data)))
 	}
 	return t
+}
+
+// overlap reports whether a and b share memory.
+func overlap[T linalg.Float](a, b []T) bool {
+	start := func(s []T) uintptr { return reflect.ValueOf(s).Pointer() }
+	end := func(s []T) uintptr { return start(s) + uintptr(len(s))*reflect.TypeFor[T]().Size() }
+	return start(a) < end(b) && start(b) < end(a)
 }
 
 // Steps returns the number of steps taken.
@@ -78,19 +98,20 @@ func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err e
 		return elbo, fmt.Errorf("the bound does not depend on the parameter %q; use the parameter (Block.Var), or do not "+
 			"pass it to NewTrainer", t.params[unused].Name)
 	}
-	t.steps++
 	for i, p := range t.params {
-		t.optimiser.Ascend(t.steps, p.Value.Data, gradients[i].Data, t.averages[i])
+		t.optimiser.Ascend(t.steps+1, p.Value.Data, gradients[i].Data, t.averages[i])
 	}
+	t.steps++
 	return elbo, nil
 }
 
 // A State is the state of a training run, in a form that encoding/json and encoding/gob can encode. After Restore, a
 // run continues bit-identically if the parameters, optimiser, bound, BlockSize and batches are the same.
 type State[T linalg.Float] struct {
-	Seed   uint64
-	Steps  int             // number of steps taken
-	Params []ParamState[T] // in the order of NewTrainer
+	Optimiser string // name of its type, such as hvae.Adamax
+	Seed      uint64
+	Steps     int             // number of steps taken
+	Params    []ParamState[T] // in the order of NewTrainer
 }
 
 // A ParamState holds the name and the value of a parameter, and the optimiser's running averages for it.
@@ -102,7 +123,8 @@ type ParamState[T linalg.Float] struct {
 
 // State returns a copy of the trainer's state.
 func (t *Trainer[T]) State() State[T] {
-	s := State[T]{Seed: t.Seed, Steps: t.steps}
+	optimiser, _, _ := strings.Cut(fmt.Sprintf("%T", t.optimiser), "[") // such as *hvae.Adamax[float32]
+	s := State[T]{Optimiser: strings.TrimPrefix(optimiser, "*"), Seed: t.Seed, Steps: t.steps}
 	for i, p := range t.params {
 		s.Params = append(s.Params, ParamState[T]{p.Name, p.Value.Clone(), t.averages[i].Clone()})
 	}
@@ -110,7 +132,8 @@ func (t *Trainer[T]) State() State[T] {
 }
 
 // Restore sets the trainer's state to a copy of s. It returns an error and changes nothing if s.Steps is negative, an
-// element of s is not finite, or the parameters or averages of s and t differ in number, order, names or shapes.
+// element of s is not finite, the optimisers of s and t have different types, or the parameters or averages differ in
+// number, order, names or shapes.
 func (t *Trainer[T]) Restore(s State[T]) error {
 	if got, want := s.layout(), t.State().layout(); got != want || s.Steps < 0 {
 		return fmt.Errorf("cannot restore a state with %d steps and %s into a trainer with %s", s.Steps, got, want)
@@ -128,9 +151,9 @@ func (t *Trainer[T]) Restore(s State[T]) error {
 	return nil
 }
 
-// layout returns a description of the names and sizes of all parameters and averages.
+// layout returns a description of the optimiser, and of the names and sizes of all parameters and averages.
 func (s State[T]) layout() string {
-	d := fmt.Sprintf("%d parameters", len(s.Params))
+	d := fmt.Sprintf("the optimiser %q and %d parameters", s.Optimiser, len(s.Params))
 	for _, p := range s.Params {
 		d += fmt.Sprintf(", %q %v of %d elements", p.Name, p.Value.Shape(), len(p.Value.Data))
 		d += fmt.Sprintf(" with averages %v of %d elements", p.Averages.Shape(), len(p.Averages.Data))

@@ -95,8 +95,9 @@ func TestStepAveragesOverBatchesAndBlocksOfAnySize(t *testing.T) {
 	}
 }
 
-// A parameter that does not belong to the trainer is a constant. If the bound leaves a parameter of the trainer unused,
-// Step returns an error. A zero gradient is not an error. Trainers do not share running averages.
+// A step must change the parameters of its trainer and no others. If the bound leaves a parameter of the trainer unused,
+// Step returns an error. A zero gradient is not an error. In an evaluation, any parameter is a constant. Trainers do not
+// share running averages.
 func TestStepUpdatesExactlyTheParametersOfTheTrainer(t *testing.T) {
 	for _, scale := range []float64{0, 1} {
 		var params hvae.Params[float64]
@@ -105,10 +106,16 @@ func TestStepUpdatesExactlyTheParametersOfTheTrainer(t *testing.T) {
 		bound := func(block *hvae.Block[float64]) *ad.Var[float64] {
 			return ad.Add(sampled(a)(block), ad.Scale(ad.Exp(block.Var(b)), scale))
 		}
-		first := hvae.NewTrainer(params[:1], hvae.Adamax[float64]{Rate: 0.1}, bound)
+		first := hvae.NewTrainer(params[:1], hvae.Adamax[float64]{Rate: 0.1}, func(block *hvae.Block[float64]) *ad.Var[float64] {
+			return ad.Add(sampled(a)(block), ad.Scale(ad.Exp(block.Tape.Const(b.Value)), scale))
+		})
 		elbo, err := first.Step(t.Context(), hvae.Draws(3))
 		if err != nil || a.Value.Data[0] == 1 || b.Value.Data[0] != 1 || (elbo > 0) != (scale > 0) {
 			t.Errorf("a step for a gives the bound %v, a = %v, b = %v and the error %v", elbo, a.Value.Data, b.Value.Data, err)
+		}
+		want, _, _ := first.Evaluate(t.Context(), hvae.Draws(3), 1, first.Bound)
+		if got, _, err := first.Evaluate(t.Context(), hvae.Draws(3), 1, bound); got != want || err != nil {
+			t.Errorf("with parameter b as a constant, the bound is %v, want %v; error %v", got, want, err)
 		}
 		averages := first.State().Params[0].Averages
 		_, err = hvae.NewTrainer(params, hvae.Adamax[float64]{Rate: 0.1}, bound).Step(t.Context(), hvae.Draws(3))
@@ -136,6 +143,7 @@ func TestRestoreRejectsStatesThatDoNotFit(t *testing.T) {
 	before := trainer.State()
 	for want, damage := range map[string]func(s *hvae.State[float64]){
 		"with -1 steps and":               func(s *hvae.State[float64]) { s.Steps = -1 },
+		`"hvae.RMSProp" and 2`:            func(s *hvae.State[float64]) { s.Optimiser = "hvae.RMSProp" },
 		"and 1 parameters, ":              func(s *hvae.State[float64]) { s.Params = s.Params[:1] },
 		`"c" [1×1]`:                       func(s *hvae.State[float64]) { s.Params[1].Name = "c" },
 		`"a" [1×2]`:                       func(s *hvae.State[float64]) { s.Params[0].Value.Rows, s.Params[0].Value.Cols = 1, 2 },
@@ -150,7 +158,7 @@ func TestRestoreRejectsStatesThatDoNotFit(t *testing.T) {
 			t.Errorf("Restore returns the error %v, want one that contains %q; the state is %+v", err, want, trainer.State())
 		}
 	}
-	s := trainer.State()
+	s := hvae.NewTrainer(params, &hvae.Adamax[float64]{}, nil).State() // a pointer to Adamax is the same optimiser
 	s.Steps, s.Seed = 7, 8
 	err := trainer.Restore(s)
 	s.Params[0].Averages.Data[0]++
