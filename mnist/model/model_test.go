@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
 )
@@ -165,6 +166,43 @@ func TestTemperingStartsTied(t *testing.T) {
 		f := FlowOf(New[float32](Config{Kind: "hvae", K: 3, Tempering: tempering, Latent: 2}, 0, 1))
 		if !(math.Abs(f.Eps-0.2) < 1e-6 && math.Abs(f.Alpha-alpha) < 1e-6 && math.Abs(f.Alpha*f.MomentumSD-1) < 1e-6) {
 			t.Errorf("%s tempering starts at %+v, want ε = 0.2, Π α_k = %.3f and s·Π α_k = 1", tempering, f, alpha)
+		}
+	}
+}
+
+// For one pixel x, s = (1 − 2x)·a and σ = sigmoid, log p(x|a) is −softplus(s) and its derivatives with respect to a are
+// (2x − 1)·σ(s) and −σ(s)·σ(−s). In the last case, half of 784 pixels are 1, and the logits ±10 fit them, except for a
+// logit of 0. The relative error may be 784·2⁻²⁴, because float32 rounds each sum. If σ rounds to 1, σ(−s) = 1 − σ(s)
+// loses all digits.
+func TestLogBernoulliIsAccurateForExtremeLogits(t *testing.T) {
+	x, logits := make([]float32, pixels), make([]float32, pixels)
+	for i := range pixels {
+		x[i] = float32(i % 2)
+		logits[i] = 20*x[i] - 10
+	}
+	logits[99] = 0
+	const sigma = 2.0611536e-9 // σ(−20), and also softplus(−20)
+	for _, c := range []struct {
+		x, a     []float32
+		want     [3]float64 // log p(x|a), and both derivatives with respect to the first logit
+		rounding float64    // of the second derivative
+	}{
+		{[]float32{1}, []float32{20}, [3]float64{-sigma, sigma, -sigma}, 0},
+		{[]float32{0}, []float32{-20}, [3]float64{-sigma, -sigma, -sigma}, 0},
+		{[]float32{1}, []float32{-20}, [3]float64{-20, 1, -sigma}, 0x1p-24},
+		{[]float32{0}, []float32{20}, [3]float64{-20, -1, -sigma}, 0x1p-24},
+		{x, logits, [3]float64{-783*4.5398899e-5 - math.Ln2, -4.5397869e-5, -4.5395808e-5}, 0},
+	} {
+		var tape ad.Tape[float32]
+		a := tape.Leaf(linalg.Column(c.a...))
+		log := LogBernoulli(tape.Const(linalg.Column(c.x...)), a)
+		gradient := ad.Grad(log, a)
+		got := []float32{log.Scalar(), gradient.Value.Data[0], ad.Grad(ad.Sum(gradient), a).Value.Data[0]}
+		for i, want := range c.want {
+			tolerance := pixels*0x1p-24*math.Abs(want) + c.rounding*float64(i/2)
+			if !(math.Abs(float64(got[i])-want) <= tolerance) {
+				t.Errorf("x = %v, a = %v …: log p(x|a) and its derivatives are %v, want %v", c.x[0], c.a[0], got, c.want)
+			}
 		}
 	}
 }

@@ -49,10 +49,11 @@ func (t *target[T]) LogJoint(z *ad.Var[T]) *ad.Var[T] {
 	return ad.Add(LogBernoulli(t.x, t.network.Decode(z)), hvae.LogNormal(z))
 }
 
-// LogBernoulli returns Σ_j log Bernoulli(x_j | sigmoid(a_j)) = Σ_j x_j a_j − softplus(a_j) [1×B] for pixels x ∈ {0, 1}
-// and logits a [784×B]. This formula contains no probabilities, so it is accurate for every logit without clipping.
+// LogBernoulli returns Σ_j log Bernoulli(x_j | sigmoid(a_j)) = −Σ_j softplus((1 − 2x_j) a_j) [1×B] for pixels x ∈ {0, 1}
+// and logits a [784×B]. No term is a difference of larger numbers, so the sum is accurate for all logits.
 func LogBernoulli[T linalg.Float](x, a *ad.Var[T]) *ad.Var[T] {
-	return ad.Sub(ad.MulSumTo(x, a, 1, a.Cols()), ad.SumTo(ad.Softplus(a), 1, a.Cols()))
+	sign := ad.AddConst(ad.Scale(x, -2), 1)
+	return ad.Neg(ad.SumTo(ad.Softplus(ad.Mul(sign, a)), 1, a.Cols()))
 }
 
 // ELBO returns log p̂ [1×B], an estimate of the evidence lower bound of each image, for noise ε, γ₀ ~ N(0, I) [ℓ×B].
