@@ -58,6 +58,8 @@ func adamax(f *formula, x []*value) []*value {
 	p, m, u, g, beta1, rest1, beta2, rate, epsilon := x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8]
 	m = f.fma(rest1, g, f.mul(m, beta1))
 	u = f.max(f.mul(u, beta2), f.abs(g))
+	smallest := f.float(smallest[f.size])
+	m, u = f.choose(f.abs(m), smallest, f.float(0), m), f.choose(u, smallest, f.float(0), u)
 	return []*value{f.fma(rate, f.div(m, f.add(u, epsilon)), p), m, u}
 }
 

@@ -236,14 +236,24 @@ compute:
 	FMOVQ 0(R7), F10
 	WORD $0x4e2a1c62 // and v2.16b, v3.16b, v10.16b
 	WORD $0x4e22f423 // fmax v3.4s, v1.4s, v2.4s
-	WORD $0x4e28d461 // fadd v1.4s, v3.4s, v8.4s
-	WORD $0x6e21fd22 // fdiv v2.4s, v9.4s, v1.4s
+	FMOVQ 0(R7), F2
+	WORD $0x4e221d21 // and v1.16b, v9.16b, v2.16b
+	FMOVQ 16(R7), F2
+	FMOVQ 32(R7), F10
+	WORD $0x6ea1e44b // fcmgt v11.4s, v2.4s, v1.4s
+	WORD $0x6e691d4b // bsl v11.16b, v10.16b, v9.16b
+	FMOVQ 16(R7), F1
+	FMOVQ 32(R7), F2
+	WORD $0x6ea3e429 // fcmgt v9.4s, v1.4s, v3.4s
+	WORD $0x6e631c49 // bsl v9.16b, v2.16b, v3.16b
+	WORD $0x4e28d521 // fadd v1.4s, v9.4s, v8.4s
+	WORD $0x6e21fd62 // fdiv v2.4s, v11.4s, v1.4s
 	WORD $0x4e22cce0 // fmla v0.4s, v7.4s, v2.4s
 	CMP $4, R6
 	BLT storePartial
 	WORD $0x3ca56820 // str q0, [x1, x5]
-	WORD $0x3ca56869 // str q9, [x3, x5]
-	WORD $0x3ca56883 // str q3, [x4, x5]
+	WORD $0x3ca5686b // str q11, [x3, x5]
+	WORD $0x3ca56889 // str q9, [x4, x5]
 	ADD $16, R5
 	SUB $4, R6
 	CMP $4, R6
@@ -258,8 +268,8 @@ partial:
 	JMP compute
 storePartial:
 	FMOVS F0, (R1)(R5)
-	FMOVS F9, (R3)(R5)
-	FMOVS F3, (R4)(R5)
+	FMOVS F11, (R3)(R5)
+	FMOVS F9, (R4)(R5)
 	ADD $4, R5
 	SUB $1, R6
 	JMP partial
@@ -278,32 +288,32 @@ TEXT opExpNEON<>(SB), NOSPLIT, $0-16
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 compute:
-	FMOVQ 16(R7), F1
+	FMOVQ 48(R7), F1
 	WORD $0x4e20f422 // fmax v2.4s, v1.4s, v0.4s
-	FMOVQ 32(R7), F0
+	FMOVQ 64(R7), F0
 	WORD $0x4ea2f401 // fmin v1.4s, v0.4s, v2.4s
-	FMOVQ 48(R7), F2
+	FMOVQ 80(R7), F2
 	WORD $0x6e22dc20 // fmul v0.4s, v1.4s, v2.4s
-	FMOVQ 64(R7), F3
-	WORD $0x4e23d402 // fadd v2.4s, v0.4s, v3.4s
-	FMOVQ 64(R7), F3
-	WORD $0x4ea3d440 // fsub v0.4s, v2.4s, v3.4s
-	FMOVQ 80(R7), F3
-	WORD $0x4ea3cc01 // fmls v1.4s, v0.4s, v3.4s
 	FMOVQ 96(R7), F3
+	WORD $0x4e23d402 // fadd v2.4s, v0.4s, v3.4s
+	FMOVQ 96(R7), F3
+	WORD $0x4ea3d440 // fsub v0.4s, v2.4s, v3.4s
+	FMOVQ 112(R7), F3
 	WORD $0x4ea3cc01 // fmls v1.4s, v0.4s, v3.4s
-	FMOVQ 112(R7), F0
 	FMOVQ 128(R7), F3
-	WORD $0x4e23cc20 // fmla v0.4s, v1.4s, v3.4s
-	FMOVQ 144(R7), F3
-	WORD $0x4e20cc23 // fmla v3.4s, v1.4s, v0.4s
-	FMOVQ 160(R7), F0
+	WORD $0x4ea3cc01 // fmls v1.4s, v0.4s, v3.4s
+	FMOVQ 144(R7), F0
+	FMOVQ 160(R7), F3
 	WORD $0x4e23cc20 // fmla v0.4s, v1.4s, v3.4s
 	FMOVQ 176(R7), F3
 	WORD $0x4e20cc23 // fmla v3.4s, v1.4s, v0.4s
 	FMOVQ 192(R7), F0
 	WORD $0x4e23cc20 // fmla v0.4s, v1.4s, v3.4s
-	FMOVQ 192(R7), F3
+	FMOVQ 208(R7), F3
+	WORD $0x4e20cc23 // fmla v3.4s, v1.4s, v0.4s
+	FMOVQ 224(R7), F0
+	WORD $0x4e23cc20 // fmla v0.4s, v1.4s, v3.4s
+	FMOVQ 224(R7), F3
 	WORD $0x4e20cc23 // fmla v3.4s, v1.4s, v0.4s
 	VUSHR $1, V2.S4, V0.S4
 	WORD $0x6ea08441 // sub v1.4s, v2.4s, v0.4s
@@ -343,57 +353,57 @@ TEXT opLogNEON<>(SB), NOSPLIT, $0-16
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 compute:
-	FMOVQ 208(R7), F2
+	FMOVQ 240(R7), F2
 	WORD $0x6e22dc01 // fmul v1.4s, v0.4s, v2.4s
-	FMOVQ 224(R7), F2
+	FMOVQ 16(R7), F2
 	WORD $0x6ea0e443 // fcmgt v3.4s, v2.4s, v0.4s
 	WORD $0x6e601c23 // bsl v3.16b, v1.16b, v0.16b
-	FMOVQ 240(R7), F2
+	FMOVQ 256(R7), F2
 	WORD $0x4ea28461 // add v1.4s, v3.4s, v2.4s
 	VUSHR $23, V1.S4, V2.S4
-	FMOVQ 208(R7), F4
+	FMOVQ 240(R7), F4
 	WORD $0x4ea41c43 // orr v3.16b, v2.16b, v4.16b
-	FMOVQ 224(R7), F2
-	FMOVQ 256(R7), F4
-	FMOVQ 272(R7), F5
+	FMOVQ 16(R7), F2
+	FMOVQ 272(R7), F4
+	FMOVQ 288(R7), F5
 	WORD $0x6ea0e446 // fcmgt v6.4s, v2.4s, v0.4s
 	WORD $0x6e651c86 // bsl v6.16b, v4.16b, v5.16b
 	WORD $0x4ea6d462 // fsub v2.4s, v3.4s, v6.4s
-	FMOVQ 288(R7), F4
-	WORD $0x4e241c23 // and v3.16b, v1.16b, v4.16b
 	FMOVQ 304(R7), F4
-	WORD $0x4ea48461 // add v1.4s, v3.4s, v4.4s
-	FMOVQ 192(R7), F4
-	WORD $0x4ea4d423 // fsub v3.4s, v1.4s, v4.4s
+	WORD $0x4e241c23 // and v3.16b, v1.16b, v4.16b
 	FMOVQ 320(R7), F4
+	WORD $0x4ea48461 // add v1.4s, v3.4s, v4.4s
+	FMOVQ 224(R7), F4
+	WORD $0x4ea4d423 // fsub v3.4s, v1.4s, v4.4s
+	FMOVQ 336(R7), F4
 	WORD $0x4e24d461 // fadd v1.4s, v3.4s, v4.4s
 	WORD $0x6e21fc64 // fdiv v4.4s, v3.4s, v1.4s
 	WORD $0x6e24dc81 // fmul v1.4s, v4.4s, v4.4s
-	FMOVQ 336(R7), F6
+	FMOVQ 352(R7), F6
 	WORD $0x6e26dc65 // fmul v5.4s, v3.4s, v6.4s
 	WORD $0x6e23dca6 // fmul v6.4s, v5.4s, v3.4s
-	FMOVQ 352(R7), F5
-	FMOVQ 368(R7), F7
-	WORD $0x4e27cc25 // fmla v5.4s, v1.4s, v7.4s
+	FMOVQ 368(R7), F5
 	FMOVQ 384(R7), F7
+	WORD $0x4e27cc25 // fmla v5.4s, v1.4s, v7.4s
+	FMOVQ 400(R7), F7
 	WORD $0x4e25cc27 // fmla v7.4s, v1.4s, v5.4s
-	FMOVQ 400(R7), F5
+	FMOVQ 416(R7), F5
 	WORD $0x4e27cc25 // fmla v5.4s, v1.4s, v7.4s
 	VMOV V6.B16, V7.B16
 	WORD $0x4e25cc27 // fmla v7.4s, v1.4s, v5.4s
-	FMOVQ 96(R7), F5
+	FMOVQ 128(R7), F5
 	WORD $0x6e25dc41 // fmul v1.4s, v2.4s, v5.4s
 	WORD $0x4e24cce1 // fmla v1.4s, v7.4s, v4.4s
 	WORD $0x4ea1d4c4 // fsub v4.4s, v6.4s, v1.4s
 	WORD $0x4ea4d461 // fsub v1.4s, v3.4s, v4.4s
-	FMOVQ 80(R7), F3
+	FMOVQ 112(R7), F3
 	WORD $0x4e23cc41 // fmla v1.4s, v2.4s, v3.4s
-	FMOVQ 416(R7), F2
+	FMOVQ 32(R7), F2
 	FMOVQ 432(R7), F3
 	FMOVQ 448(R7), F4
 	WORD $0x6ea0e445 // fcmgt v5.4s, v2.4s, v0.4s
 	WORD $0x6e641c65 // bsl v5.16b, v3.16b, v4.16b
-	FMOVQ 416(R7), F2
+	FMOVQ 32(R7), F2
 	WORD $0x6ea2e403 // fcmgt v3.4s, v0.4s, v2.4s
 	WORD $0x6e651c23 // bsl v3.16b, v1.16b, v5.16b
 	FMOVQ 464(R7), F1
@@ -437,37 +447,37 @@ compute:
 	WORD $0x4ea1f443 // fmin v3.4s, v2.4s, v1.4s
 	FMOVQ 496(R7), F2
 	WORD $0x6e22dc61 // fmul v1.4s, v3.4s, v2.4s
-	FMOVQ 48(R7), F3
+	FMOVQ 80(R7), F3
 	WORD $0x6e23dc22 // fmul v2.4s, v1.4s, v3.4s
 	FMOVQ 512(R7), F4
 	WORD $0x4e24d443 // fadd v3.4s, v2.4s, v4.4s
 	FMOVQ 512(R7), F4
 	WORD $0x4ea4d462 // fsub v2.4s, v3.4s, v4.4s
-	FMOVQ 80(R7), F4
+	FMOVQ 112(R7), F4
 	WORD $0x4ea4cc41 // fmls v1.4s, v2.4s, v4.4s
 	VMOV V1.B16, V4.B16
-	FMOVQ 96(R7), F5
+	FMOVQ 128(R7), F5
 	WORD $0x4ea5cc44 // fmls v4.4s, v2.4s, v5.4s
 	WORD $0x4ea4d425 // fsub v5.4s, v1.4s, v4.4s
-	FMOVQ 96(R7), F1
+	FMOVQ 128(R7), F1
 	WORD $0x4ea1cc45 // fmls v5.4s, v2.4s, v1.4s
-	FMOVQ 112(R7), F1
-	FMOVQ 128(R7), F2
-	WORD $0x4e22cc81 // fmla v1.4s, v4.4s, v2.4s
-	FMOVQ 144(R7), F2
-	WORD $0x4e21cc82 // fmla v2.4s, v4.4s, v1.4s
-	FMOVQ 160(R7), F1
+	FMOVQ 144(R7), F1
+	FMOVQ 160(R7), F2
 	WORD $0x4e22cc81 // fmla v1.4s, v4.4s, v2.4s
 	FMOVQ 176(R7), F2
+	WORD $0x4e21cc82 // fmla v2.4s, v4.4s, v1.4s
+	FMOVQ 192(R7), F1
+	WORD $0x4e22cc81 // fmla v1.4s, v4.4s, v2.4s
+	FMOVQ 208(R7), F2
 	WORD $0x4e21cc82 // fmla v2.4s, v4.4s, v1.4s
 	WORD $0x6e24dc81 // fmul v1.4s, v4.4s, v4.4s
 	WORD $0x4e22cc25 // fmla v5.4s, v1.4s, v2.4s
 	WORD $0x4e25d481 // fadd v1.4s, v4.4s, v5.4s
 	VSHL $23, V3.S4, V2.S4
-	FMOVQ 192(R7), F3
+	FMOVQ 224(R7), F3
 	WORD $0x4ea2d464 // fsub v4.4s, v3.4s, v2.4s
 	WORD $0x4ea2cc24 // fmls v4.4s, v1.4s, v2.4s
-	FMOVQ 192(R7), F5
+	FMOVQ 224(R7), F5
 	WORD $0x4e25d443 // fadd v3.4s, v2.4s, v5.4s
 	WORD $0x4e22cc23 // fmla v3.4s, v1.4s, v2.4s
 	WORD $0x6e23fc81 // fdiv v1.4s, v4.4s, v3.4s
@@ -508,41 +518,41 @@ loop:
 compute:
 	FMOVQ 528(R7), F2
 	WORD $0x4ea21c01 // orr v1.16b, v0.16b, v2.16b
-	FMOVQ 48(R7), F3
+	FMOVQ 80(R7), F3
 	WORD $0x6e23dc22 // fmul v2.4s, v1.4s, v3.4s
 	FMOVQ 512(R7), F4
 	WORD $0x4e24d443 // fadd v3.4s, v2.4s, v4.4s
 	FMOVQ 512(R7), F4
 	WORD $0x4ea4d462 // fsub v2.4s, v3.4s, v4.4s
 	VMOV V1.B16, V4.B16
-	FMOVQ 80(R7), F5
+	FMOVQ 112(R7), F5
 	WORD $0x4ea5cc44 // fmls v4.4s, v2.4s, v5.4s
-	FMOVQ 96(R7), F5
-	WORD $0x4ea5cc44 // fmls v4.4s, v2.4s, v5.4s
-	FMOVQ 112(R7), F2
 	FMOVQ 128(R7), F5
-	WORD $0x4e25cc82 // fmla v2.4s, v4.4s, v5.4s
-	FMOVQ 144(R7), F5
-	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
-	FMOVQ 160(R7), F2
+	WORD $0x4ea5cc44 // fmls v4.4s, v2.4s, v5.4s
+	FMOVQ 144(R7), F2
+	FMOVQ 160(R7), F5
 	WORD $0x4e25cc82 // fmla v2.4s, v4.4s, v5.4s
 	FMOVQ 176(R7), F5
 	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
 	FMOVQ 192(R7), F2
 	WORD $0x4e25cc82 // fmla v2.4s, v4.4s, v5.4s
-	FMOVQ 192(R7), F5
+	FMOVQ 208(R7), F5
+	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
+	FMOVQ 224(R7), F2
+	WORD $0x4e25cc82 // fmla v2.4s, v4.4s, v5.4s
+	FMOVQ 224(R7), F5
 	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
 	VSHL $23, V3.S4, V2.S4
 	WORD $0x6e22dca3 // fmul v3.4s, v5.4s, v2.4s
 	FMOVQ 544(R7), F2
-	FMOVQ 416(R7), F4
+	FMOVQ 32(R7), F4
 	WORD $0x6ea1e445 // fcmgt v5.4s, v2.4s, v1.4s
 	WORD $0x6e631c85 // bsl v5.16b, v4.16b, v3.16b
-	FMOVQ 416(R7), F1
-	FMOVQ 192(R7), F2
+	FMOVQ 32(R7), F1
+	FMOVQ 224(R7), F2
 	WORD $0x6ea0e423 // fcmgt v3.4s, v1.4s, v0.4s
 	WORD $0x6e621ca3 // bsl v3.16b, v5.16b, v2.16b
-	FMOVQ 192(R7), F1
+	FMOVQ 224(R7), F1
 	WORD $0x4e21d4a0 // fadd v0.4s, v5.4s, v1.4s
 	WORD $0x6e20fc61 // fdiv v1.4s, v3.4s, v0.4s
 	CMP $4, R6
@@ -580,44 +590,44 @@ loop:
 compute:
 	FMOVQ 528(R7), F2
 	WORD $0x4ea21c01 // orr v1.16b, v0.16b, v2.16b
-	FMOVQ 48(R7), F3
+	FMOVQ 80(R7), F3
 	WORD $0x6e23dc22 // fmul v2.4s, v1.4s, v3.4s
 	FMOVQ 512(R7), F4
 	WORD $0x4e24d443 // fadd v3.4s, v2.4s, v4.4s
 	FMOVQ 512(R7), F4
 	WORD $0x4ea4d462 // fsub v2.4s, v3.4s, v4.4s
 	VMOV V1.B16, V4.B16
-	FMOVQ 80(R7), F5
+	FMOVQ 112(R7), F5
 	WORD $0x4ea5cc44 // fmls v4.4s, v2.4s, v5.4s
-	FMOVQ 96(R7), F5
-	WORD $0x4ea5cc44 // fmls v4.4s, v2.4s, v5.4s
-	FMOVQ 112(R7), F2
 	FMOVQ 128(R7), F5
-	WORD $0x4e25cc82 // fmla v2.4s, v4.4s, v5.4s
-	FMOVQ 144(R7), F5
-	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
-	FMOVQ 160(R7), F2
+	WORD $0x4ea5cc44 // fmls v4.4s, v2.4s, v5.4s
+	FMOVQ 144(R7), F2
+	FMOVQ 160(R7), F5
 	WORD $0x4e25cc82 // fmla v2.4s, v4.4s, v5.4s
 	FMOVQ 176(R7), F5
 	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
 	FMOVQ 192(R7), F2
 	WORD $0x4e25cc82 // fmla v2.4s, v4.4s, v5.4s
-	FMOVQ 192(R7), F5
+	FMOVQ 208(R7), F5
+	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
+	FMOVQ 224(R7), F2
+	WORD $0x4e25cc82 // fmla v2.4s, v4.4s, v5.4s
+	FMOVQ 224(R7), F5
 	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
 	VSHL $23, V3.S4, V2.S4
 	WORD $0x6e22dca3 // fmul v3.4s, v5.4s, v2.4s
 	FMOVQ 544(R7), F2
-	FMOVQ 416(R7), F4
+	FMOVQ 32(R7), F4
 	WORD $0x6ea1e445 // fcmgt v5.4s, v2.4s, v1.4s
 	WORD $0x6e631c85 // bsl v5.16b, v4.16b, v3.16b
-	FMOVQ 416(R7), F1
-	FMOVQ 192(R7), F2
+	FMOVQ 32(R7), F1
+	FMOVQ 224(R7), F2
 	WORD $0x6ea0e423 // fcmgt v3.4s, v1.4s, v0.4s
 	WORD $0x6e621ca3 // bsl v3.16b, v5.16b, v2.16b
-	FMOVQ 192(R7), F2
+	FMOVQ 224(R7), F2
 	WORD $0x4e22d4a1 // fadd v1.4s, v5.4s, v2.4s
 	WORD $0x6e21fc62 // fdiv v2.4s, v3.4s, v1.4s
-	FMOVQ 416(R7), F1
+	FMOVQ 32(R7), F1
 	WORD $0x4e20f423 // fmax v3.4s, v1.4s, v0.4s
 	FMOVQ 560(R7), F0
 	FMOVQ 576(R7), F1
@@ -636,7 +646,7 @@ compute:
 	WORD $0x4e21cca0 // fmla v0.4s, v5.4s, v1.4s
 	FMOVQ 688(R7), F1
 	WORD $0x4e20cca1 // fmla v1.4s, v5.4s, v0.4s
-	FMOVQ 192(R7), F0
+	FMOVQ 224(R7), F0
 	WORD $0x4e21cca0 // fmla v0.4s, v5.4s, v1.4s
 	WORD $0x4e20cca3 // fmla v3.4s, v5.4s, v0.4s
 	CMP $4, R6
@@ -1132,58 +1142,58 @@ finish:
 
 DATA constants<>+0(SB)/8, $0x7fffffff7fffffff // NaN
 DATA constants<>+8(SB)/8, $0x7fffffff7fffffff // NaN
-DATA constants<>+16(SB)/8, $0xc2d00000c2d00000 // -104
-DATA constants<>+24(SB)/8, $0xc2d00000c2d00000 // -104
-DATA constants<>+32(SB)/8, $0x42b2000042b20000 // 89
-DATA constants<>+40(SB)/8, $0x42b2000042b20000 // 89
-DATA constants<>+48(SB)/8, $0x3fb8aa3b3fb8aa3b // 1.4426950216293335
-DATA constants<>+56(SB)/8, $0x3fb8aa3b3fb8aa3b // 1.4426950216293335
-DATA constants<>+64(SB)/8, $0x4b4000fe4b4000fe // 1.2583166e+07
-DATA constants<>+72(SB)/8, $0x4b4000fe4b4000fe // 1.2583166e+07
-DATA constants<>+80(SB)/8, $0x3f3172183f317218 // 0.6931471824645996
-DATA constants<>+88(SB)/8, $0x3f3172183f317218 // 0.6931471824645996
-DATA constants<>+96(SB)/8, $0xb102e308b102e308 // -1.9046542121259336e-09
-DATA constants<>+104(SB)/8, $0xb102e308b102e308 // -1.9046542121259336e-09
-DATA constants<>+112(SB)/8, $0x3c091d363c091d36 // 0.008368780836462975
-DATA constants<>+120(SB)/8, $0x3c091d363c091d36 // 0.008368780836462975
-DATA constants<>+128(SB)/8, $0x3ab511a83ab511a8 // 0.0013814466074109077
-DATA constants<>+136(SB)/8, $0x3ab511a83ab511a8 // 0.0013814466074109077
-DATA constants<>+144(SB)/8, $0x3d2aac7a3d2aac7a // 0.04166839271783829
-DATA constants<>+152(SB)/8, $0x3d2aac7a3d2aac7a // 0.04166839271783829
-DATA constants<>+160(SB)/8, $0x3e2aaa483e2aaa48 // 0.1666651964187622
-DATA constants<>+168(SB)/8, $0x3e2aaa483e2aaa48 // 0.1666651964187622
-DATA constants<>+176(SB)/8, $0x3efffffe3efffffe // 0.4999999403953552
-DATA constants<>+184(SB)/8, $0x3efffffe3efffffe // 0.4999999403953552
-DATA constants<>+192(SB)/8, $0x3f8000003f800000 // 1
-DATA constants<>+200(SB)/8, $0x3f8000003f800000 // 1
-DATA constants<>+208(SB)/8, $0x4b0000004b000000 // 8.388608e+06
-DATA constants<>+216(SB)/8, $0x4b0000004b000000 // 8.388608e+06
-DATA constants<>+224(SB)/8, $0x0080000000800000 // 1.1754943508222875e-38
-DATA constants<>+232(SB)/8, $0x0080000000800000 // 1.1754943508222875e-38
-DATA constants<>+240(SB)/8, $0x004afb0d004afb0d // 6.885886766695041e-39
-DATA constants<>+248(SB)/8, $0x004afb0d004afb0d // 6.885886766695041e-39
-DATA constants<>+256(SB)/8, $0x4b0000964b000096 // 8.388758e+06
-DATA constants<>+264(SB)/8, $0x4b0000964b000096 // 8.388758e+06
-DATA constants<>+272(SB)/8, $0x4b00007f4b00007f // 8.388735e+06
-DATA constants<>+280(SB)/8, $0x4b00007f4b00007f // 8.388735e+06
-DATA constants<>+288(SB)/8, $0x007fffff007fffff // 1.1754942106924411e-38
-DATA constants<>+296(SB)/8, $0x007fffff007fffff // 1.1754942106924411e-38
-DATA constants<>+304(SB)/8, $0x3f3504f33f3504f3 // 0.7071067690849304
-DATA constants<>+312(SB)/8, $0x3f3504f33f3504f3 // 0.7071067690849304
-DATA constants<>+320(SB)/8, $0x4000000040000000 // 2
-DATA constants<>+328(SB)/8, $0x4000000040000000 // 2
-DATA constants<>+336(SB)/8, $0x3f0000003f000000 // 0.5
-DATA constants<>+344(SB)/8, $0x3f0000003f000000 // 0.5
-DATA constants<>+352(SB)/8, $0x3e91e9ee3e91e9ee // 0.2849878668785095
-DATA constants<>+360(SB)/8, $0x3e91e9ee3e91e9ee // 0.2849878668785095
-DATA constants<>+368(SB)/8, $0x3e789e263e789e26 // 0.24279078841209412
-DATA constants<>+376(SB)/8, $0x3e789e263e789e26 // 0.24279078841209412
-DATA constants<>+384(SB)/8, $0x3eccce133eccce13 // 0.40000972151756287
-DATA constants<>+392(SB)/8, $0x3eccce133eccce13 // 0.40000972151756287
-DATA constants<>+400(SB)/8, $0x3f2aaaaa3f2aaaaa // 0.6666666269302368
-DATA constants<>+408(SB)/8, $0x3f2aaaaa3f2aaaaa // 0.6666666269302368
-DATA constants<>+416(SB)/8, $0x0000000000000000 // 0
-DATA constants<>+424(SB)/8, $0x0000000000000000 // 0
+DATA constants<>+16(SB)/8, $0x0080000000800000 // 1.1754943508222875e-38
+DATA constants<>+24(SB)/8, $0x0080000000800000 // 1.1754943508222875e-38
+DATA constants<>+32(SB)/8, $0x0000000000000000 // 0
+DATA constants<>+40(SB)/8, $0x0000000000000000 // 0
+DATA constants<>+48(SB)/8, $0xc2d00000c2d00000 // -104
+DATA constants<>+56(SB)/8, $0xc2d00000c2d00000 // -104
+DATA constants<>+64(SB)/8, $0x42b2000042b20000 // 89
+DATA constants<>+72(SB)/8, $0x42b2000042b20000 // 89
+DATA constants<>+80(SB)/8, $0x3fb8aa3b3fb8aa3b // 1.4426950216293335
+DATA constants<>+88(SB)/8, $0x3fb8aa3b3fb8aa3b // 1.4426950216293335
+DATA constants<>+96(SB)/8, $0x4b4000fe4b4000fe // 1.2583166e+07
+DATA constants<>+104(SB)/8, $0x4b4000fe4b4000fe // 1.2583166e+07
+DATA constants<>+112(SB)/8, $0x3f3172183f317218 // 0.6931471824645996
+DATA constants<>+120(SB)/8, $0x3f3172183f317218 // 0.6931471824645996
+DATA constants<>+128(SB)/8, $0xb102e308b102e308 // -1.9046542121259336e-09
+DATA constants<>+136(SB)/8, $0xb102e308b102e308 // -1.9046542121259336e-09
+DATA constants<>+144(SB)/8, $0x3c091d363c091d36 // 0.008368780836462975
+DATA constants<>+152(SB)/8, $0x3c091d363c091d36 // 0.008368780836462975
+DATA constants<>+160(SB)/8, $0x3ab511a83ab511a8 // 0.0013814466074109077
+DATA constants<>+168(SB)/8, $0x3ab511a83ab511a8 // 0.0013814466074109077
+DATA constants<>+176(SB)/8, $0x3d2aac7a3d2aac7a // 0.04166839271783829
+DATA constants<>+184(SB)/8, $0x3d2aac7a3d2aac7a // 0.04166839271783829
+DATA constants<>+192(SB)/8, $0x3e2aaa483e2aaa48 // 0.1666651964187622
+DATA constants<>+200(SB)/8, $0x3e2aaa483e2aaa48 // 0.1666651964187622
+DATA constants<>+208(SB)/8, $0x3efffffe3efffffe // 0.4999999403953552
+DATA constants<>+216(SB)/8, $0x3efffffe3efffffe // 0.4999999403953552
+DATA constants<>+224(SB)/8, $0x3f8000003f800000 // 1
+DATA constants<>+232(SB)/8, $0x3f8000003f800000 // 1
+DATA constants<>+240(SB)/8, $0x4b0000004b000000 // 8.388608e+06
+DATA constants<>+248(SB)/8, $0x4b0000004b000000 // 8.388608e+06
+DATA constants<>+256(SB)/8, $0x004afb0d004afb0d // 6.885886766695041e-39
+DATA constants<>+264(SB)/8, $0x004afb0d004afb0d // 6.885886766695041e-39
+DATA constants<>+272(SB)/8, $0x4b0000964b000096 // 8.388758e+06
+DATA constants<>+280(SB)/8, $0x4b0000964b000096 // 8.388758e+06
+DATA constants<>+288(SB)/8, $0x4b00007f4b00007f // 8.388735e+06
+DATA constants<>+296(SB)/8, $0x4b00007f4b00007f // 8.388735e+06
+DATA constants<>+304(SB)/8, $0x007fffff007fffff // 1.1754942106924411e-38
+DATA constants<>+312(SB)/8, $0x007fffff007fffff // 1.1754942106924411e-38
+DATA constants<>+320(SB)/8, $0x3f3504f33f3504f3 // 0.7071067690849304
+DATA constants<>+328(SB)/8, $0x3f3504f33f3504f3 // 0.7071067690849304
+DATA constants<>+336(SB)/8, $0x4000000040000000 // 2
+DATA constants<>+344(SB)/8, $0x4000000040000000 // 2
+DATA constants<>+352(SB)/8, $0x3f0000003f000000 // 0.5
+DATA constants<>+360(SB)/8, $0x3f0000003f000000 // 0.5
+DATA constants<>+368(SB)/8, $0x3e91e9ee3e91e9ee // 0.2849878668785095
+DATA constants<>+376(SB)/8, $0x3e91e9ee3e91e9ee // 0.2849878668785095
+DATA constants<>+384(SB)/8, $0x3e789e263e789e26 // 0.24279078841209412
+DATA constants<>+392(SB)/8, $0x3e789e263e789e26 // 0.24279078841209412
+DATA constants<>+400(SB)/8, $0x3eccce133eccce13 // 0.40000972151756287
+DATA constants<>+408(SB)/8, $0x3eccce133eccce13 // 0.40000972151756287
+DATA constants<>+416(SB)/8, $0x3f2aaaaa3f2aaaaa // 0.6666666269302368
+DATA constants<>+424(SB)/8, $0x3f2aaaaa3f2aaaaa // 0.6666666269302368
 DATA constants<>+432(SB)/8, $0x7fc000007fc00000 // NaN
 DATA constants<>+440(SB)/8, $0x7fc000007fc00000 // NaN
 DATA constants<>+448(SB)/8, $0xff800000ff800000 // -Inf

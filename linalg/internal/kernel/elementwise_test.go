@@ -30,8 +30,8 @@ var elementwiseFunctions = []struct {
 	}},
 	{"Adamax", func(y, a, b, c []float32) { Adamax(y, b, c, a, 0.9, 0.999, 1e-2, 1e-8) }, func(y, a, b, c *float32) {
 		const beta1, beta2, rate, epsilon = float32(0.9), float32(0.999), float32(1e-2), float32(1e-8)
-		*b = fused(1-beta1, *a, beta1**b)
-		*c = max(beta2**c, *a, -*a)
+		*b = zeroBelow(0x1p-126, fused(1-beta1, *a, beta1**b))
+		*c = zeroBelow(0x1p-126, max(beta2**c, *a, -*a))
 		*y = fused(rate, *b/(*c+epsilon), *y)
 	}},
 }
@@ -226,4 +226,34 @@ func TestAdamaxChecksBounds(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAdamaxHandlesTheLargestAndNoGradients checks that the largest finite gradient causes no overflow, and that without
+// gradients, the averages become 0 instead of subnormal.
+func TestAdamaxHandlesTheLargestAndNoGradients(t *testing.T) {
+	OnEachLevel(func(name string) {
+		testAdamax[float32](t, name, math.MaxFloat32, 0x1p-126)
+		testAdamax[float64](t, name, math.MaxFloat64, 0x1p-1022)
+	})
+}
+
+func testAdamax[T Float](t *testing.T, name string, largest, smallest T) {
+	const n = 20
+	step := func(m, u, g T) (p, newM, newU []T) {
+		fill := func(x T) []T { return slices.Repeat([]T{x}, n) }
+		p, newM, newU = fill(0), fill(m), fill(u)
+		Adamax(p, newM, newU, fill(g), 0.9, 0.999, 20, 1e-8)
+		return p, newM, newU
+	}
+	for _, sign := range []T{1, -1} {
+		if p, _, _ := step(0, 0, sign*largest); !(math.Abs(float64(sign*p[n-1]-2)) < 1e-5) || p[0] != p[n-1] {
+			t.Errorf("%s: for the gradient %v, the step is %v, want about %v", name, sign*largest, p, 2*sign)
+		}
+		if _, m, u := step(sign*smallest, smallest, 0); m[0] != 0 || u[0] != 0 || m[n-1] != 0 || u[n-1] != 0 {
+			t.Errorf("%s: after the averages %v and %v, Adamax returns %v and %v, want 0", name, sign*smallest, smallest, m, u)
+		}
+		if _, m, u := step(sign*1.2*smallest, 1.2*smallest, 0); m[0] == 0 || u[n-1] == 0 {
+			t.Errorf("%s: after the averages %v, Adamax returns %v and %v, want no 0", name, sign*1.2*smallest, m, u)
+		}
+	}
 }
