@@ -148,6 +148,46 @@ func ExampleTrainer_minibatches() {
 	// reconstructed [ -0.9  -1.2   1.9  -2.9  -0.5]
 }
 
+// sharedMean is the model z ~ N(0, 1), x_i | z ~ N(z, 1) for N observations. It uses only the observations x [B×1].
+type sharedMean struct {
+	x *ad.Var[float64]
+	N int
+}
+
+func (m sharedMean) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+	logLikelihoods := hvae.LogNormal(ad.Sub(m.x, z)) // log p(x | z), summed over B observations, for each column of z
+	return ad.Add(hvae.LogNormal(z), ad.Scale(logLikelihoods, float64(m.N)/float64(m.x.Rows())))
+}
+
+// All observations share the latent variable z. A bound that uses only the observations of its block must multiply their
+// log-likelihood by N/B. In the exact posterior, z has the mean 0.419 and the standard deviation 1/√61 = 0.128.
+func ExampleBatch() {
+	const N = 60
+	x := linalg.New[float64](1, N)
+	for i := range N {
+		x.Data[i] = 0.5 + random.Stream(1, "observation", i).NormFloat64()
+	}
+	var params hvae.Params[float64]
+	mean, logSD := params.Add("mean", linalg.Column(0.0)), params.Add("log sd", linalg.Column(0.0))
+	adamax := &hvae.Adamax[float64]{}
+	trainer := hvae.NewTrainer(params, adamax, func(b *hvae.Block[float64]) *ad.Var[float64] {
+		target := sharedMean{ad.Reshape(b.Columns(x), b.Size, 1), N}
+		prior := hvae.DiagonalNormal[float64]{Mean: b.Var(mean), SD: ad.Exp(b.Var(logSD))}
+		return hvae.HIS(&hvae.Flow[float64]{Target: target}, prior, b.Noise(1, 1), b.Noise(1, 1)).LogEstimate()
+	})
+	for epoch := range 400 {
+		adamax.Rate = 0.05 * (1 - float64(epoch)/400)
+		for batch := range slices.Chunk(random.Stream(1, "epoch", epoch).Perm(N), 10) {
+			if _, err := trainer.Step(context.Background(), batch); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+	fmt.Printf("z has the mean %.2f and the standard deviation %.2f\n", mean.Value.Data[0], math.Exp(logSD.Value.Data[0]))
+	// Output:
+	// z has the mean 0.42 and the standard deviation 0.13
+}
+
 // A run stops in the middle of an epoch and saves its state. Another process continues the run.
 // The result is bit-identical to the result of an uninterrupted run.
 func ExampleTrainer_Restore() {
@@ -346,14 +386,13 @@ func (uniformPrior) LogJoint(y *ad.Var[float64]) *ad.Var[float64] {
 // The support of z is a square of area 144 that contains nearly all of the mass of N(z | 0, I), so log p(x) ≈ log 1/144
 // = −4.970. Using Constrain instead of Bounded would silently give a wrong estimate.
 func ExampleBounded() {
-	var tape ad.Tape[float64]
-	noise := tape.Matrix(2, 10_000)
-	random.FillNormal(random.Stream(1, "example"), noise)
-	prior := hvae.DiagonalNormal[float64]{Mean: tape.Fill(2, 1, 0), SD: tape.Fill(2, 1, 0.4)}
-	flow := &hvae.Flow[float64]{Target: uniformPrior{}}
-	sample := hvae.HIS(flow, prior, tape.Const(noise), tape.Const(noise)) // for K = 0, γ₀ has no effect
-	e := hvae.ImportanceEstimate(sample.LogEstimate().Value.Data)
+	var evaluator hvae.Evaluator[float64]
+	e, _ := evaluator.Evidence(context.Background(), 10_000, 1, func(b *hvae.Block[float64]) *ad.Var[float64] {
+		prior := hvae.DiagonalNormal[float64]{Mean: b.Tape.Fill(2, 1, 0), SD: b.Tape.Fill(2, 1, 0.4)}
+		flow := &hvae.Flow[float64]{Target: uniformPrior{}}
+		return hvae.HIS(flow, prior, b.Noise(2, 1), b.Noise(2, 1)).LogEstimate()
+	})
 	fmt.Printf("log p(x) = %.3f ± %.3f\n", e.Log, e.StandardError)
 	// Output:
-	// log p(x) = -4.969 ± 0.003
+	// log p(x) = -4.970 ± 0.003
 }

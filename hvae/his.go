@@ -17,7 +17,8 @@ type Sample[T linalg.Float] struct {
 
 // HIS runs Algorithm 1 (alg:his) with noise ε ~ N(0, I) and γ₀ ~ N(0, I), each [ℓ×B]. It computes z₀ ~ q⁰ from ε with
 // prior.Draw, sets ρ₀ = s·γ₀ ~ N(0, s²I), and applies the flow f to (z₀, ρ₀). If the tempering is tied, s = 1/√β₀. The
-// estimate p̂_θ(x) is a smooth function of the noise (equation 6, eqn:reparameterization).
+// estimate p̂_θ(x) is a smooth function of the noise (equation 6, eqn:reparameterization). HIS panics if ε and γ₀ share
+// memory, because they must be independent.
 func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T]) Sample[T] {
 	mustNotBeNil("HIS: the variational prior", prior == nil)
 	mustNotBeNil("HIS: ε", epsilon == nil)
@@ -25,6 +26,9 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 	mustBe("log q⁰(z₀) of the variational prior", logPrior, 1, z0.Cols())
 	start := Phase[T]{Z: z0, Rho: gamma0}
 	f.check(start)
+	if overlap(epsilon.Value.Data, gamma0.Value.Data) {
+		misuse("HIS: ε and γ₀ are the same variable or share memory; they must be independent draws")
+	}
 	if s := f.Tempering.MomentumSD; s != nil {
 		start.Rho = ad.Mul(row(s, 0), gamma0)
 	}

@@ -3,6 +3,7 @@ package hvae_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,15 +61,19 @@ func TestRMSPropMatchesItsFormula(t *testing.T) {
 
 func TestImportanceBoundIsTheEstimateFromTheDrawsOfAColumn(t *testing.T) {
 	inf := math.Inf(1)
-	logs := []float64{-1, -2.5, 0.3, -1001, -1000, -1002, -inf, 0, -1, -inf, -inf, -inf} // for four columns
+	logs := []float64{-1, -2.5, 0.3, -1001, -1000, -1002, -inf, 0, -1, -inf, -inf, -inf, -1e39, -1e39, -1e39, 0, inf, 1,
+		0, math.NaN(), 0} // for seven columns
 	var tape ad.Tape[float64]
 	l := tape.Const(linalg.Of(1, len(logs), logs))
 	bounds := hvae.ImportanceBound(l, 3).Value
-	for j := range 4 {
+	for j := range 6 {
 		got, want := bounds.At(0, j), hvae.ImportanceEstimate(logs[3*j:3*j+3]).Log
 		if got != want && !(math.Abs(got-want) <= 1e-12) {
 			t.Errorf("the bound of column %d is %v, want %v", j, got, want)
 		}
+	}
+	if got := bounds.At(0, 6); !math.IsNaN(got) {
+		t.Errorf("the bound of a column with a draw NaN is %v", got)
 	}
 }
 
@@ -123,6 +128,36 @@ func TestDivergedDrawsCountAsZero(t *testing.T) {
 	}
 }
 
+// If p̂ = 0 or p̂ = ∞ in a draw that determines the estimate, only Log and the counts are meaningful.
+func TestEstimatesWithoutFiniteDraws(t *testing.T) {
+	for name, c := range map[string]struct{ draw, log float64 }{
+		"diverged": {math.NaN(), math.Inf(-1)}, "zero": {math.Inf(-1), math.Inf(-1)}, "infinite": {math.Inf(1), math.Inf(1)},
+	} {
+		e := hvae.ImportanceEstimate(slices.Repeat([]float64{c.draw}, 100))
+		undefined := math.IsNaN(e.StandardError) && math.IsNaN(e.TailShape)
+		if e.Log != c.log || !undefined || e.EffectiveDraws != 0 || e.Draws != 100 || (e.Diverged == 100) != (name == "diverged") {
+			t.Errorf("for %s draws, the estimate is %+v, want log p̂ = %v", name, e, c.log)
+		}
+	}
+}
+
+// For |log p̂| ≥ 10¹⁶, adjacent numbers differ by at least 2, so log p̂ − Log has no correct digit.
+func TestEffectiveDrawsNeverExceedTheDraws(t *testing.T) {
+	for _, size := range []float64{1, -1e16, 3e16, -1e300} {
+		for _, step := range []float64{0, 1e-9, 2} {
+			logs := make([]float64, 1000)
+			for i := range logs {
+				logs[i] = size + step*float64(i%2)
+			}
+			e, ratio := hvae.ImportanceEstimate(logs), math.Exp(logs[0]-logs[1])
+			want := 500 * (1 + ratio) * (1 + ratio) / (1 + ratio*ratio)
+			if !(e.EffectiveDraws <= 1000 && math.Abs(e.EffectiveDraws-want) <= 1e-9*want) {
+				t.Errorf("for log p̂ = %v and %v, there are %v effective draws, want %v", logs[0], logs[1], e.EffectiveDraws, want)
+			}
+		}
+	}
+}
+
 func TestReverseEstimateAveragesOverMomentaFirst(t *testing.T) {
 	// These are log p̂ for two paths from each of three z. The means of 1/p̂ are 4, 2 and 0, since NaN counts as 1/p̂ = 0.
 	logs := []float64{-math.Log(3), -math.Log(5), -math.Log(4), math.Inf(1), math.NaN(), math.NaN()}
@@ -158,6 +193,17 @@ func TestEvidenceSurvivesDivergedDraws(t *testing.T) {
 	if err != nil || e.Diverged == 0 || e.Diverged == 2000 || math.IsInf(e.Log, 0) || math.IsNaN(e.Log) {
 		t.Errorf("Evidence returns %+v and the error %v; want a finite estimate with some diverged draws", e, err)
 	}
+	combined := func(b *hvae.Block[float64]) *ad.Var[float64] { // one of eight draws of a column is often NaN
+		return hvae.ImportanceBound(ad.Log(ad.AddConst(b.Noise(1, 8), 1.5)), 8)
+	}
+	if _, err := evaluator.Evidence(t.Context(), 200, 1, combined); !strings.Contains(fmt.Sprint(err), "pass log p̂ itself (L = 1)") {
+		t.Errorf("for ImportanceBound with draws NaN, Evidence returns the error %v", err)
+	}
+	if e, err := evaluator.Evidence(t.Context(), 200, 1, func(b *hvae.Block[float64]) *ad.Var[float64] {
+		return hvae.ImportanceBound(b.Noise(1, 8), 8)
+	}); err != nil || math.IsNaN(e.Log) {
+		t.Errorf("for ImportanceBound without draws NaN, Evidence returns %+v and the error %v", e, err)
+	}
 	for want, bound := range map[string]hvae.Bound[float64]{
 		"first in the operation ad.log, [2×1], whose element":  draw(0.01, 0, 1, 1),
 		"first in the operation ad.log, [20×1], whose element": draw(0.01, 1, 0, 1),
@@ -178,6 +224,29 @@ func TestUnconstrainInvertsConstrain(t *testing.T) {
 		x := tape.Scalar(hvae.Unconstrain(c.v, c.lo, c.hi))
 		if got := hvae.Constrain(x, c.lo, c.hi).Scalar(); !(math.Abs(got-c.v) <= 1e-14) {
 			t.Errorf("for the interval (%v, %v), Constrain(Unconstrain(v)) is %v, want v = %v", c.lo, c.hi, got, c.v)
+		}
+	}
+}
+
+// For intervals whose ends are tenths, lo + (hi − lo) may exceed hi by rounding. Constrain must not.
+func TestConstrainStaysInTheInterval(t *testing.T) {
+	for i := range 200 {
+		for j := i + 1; j <= 200; j++ {
+			lo, hi := float64(i-100)/10, float64(j-100)/10
+			check(t, float64(lo), float64(hi), 1e-15, lo, hi)
+			check(t, float32(lo), float32(hi), 1e-6, lo, hi)
+		}
+	}
+}
+
+// check reports an error unless Constrain maps −40, 0 and 40 to the ends and the middle of (lo, hi), within a tolerance,
+// and to values from low to high, which are lo and hi, rounded to T.
+func check[T linalg.Float](t *testing.T, low, high T, tolerance, lo, hi float64) {
+	var tape ad.Tape[T]
+	got := hvae.Constrain(tape.Const(linalg.Column[T](-40, 0, 40)), lo, hi).Value.Data
+	for i, want := range []float64{lo, (lo + hi) / 2, hi} {
+		if !(low <= got[i] && got[i] <= high && math.Abs(float64(got[i])-want) <= tolerance*max(1, math.Abs(lo)+math.Abs(hi))) {
+			t.Errorf("for (%v, %v) in %T, Constrain(%d) is %v, want %v", lo, hi, low, 40*(i-1), got[i], want)
 		}
 	}
 }

@@ -16,7 +16,8 @@ import (
 // both may be wrong. To estimate the evidence of a fixed model, fit q⁰ and the flow with ImportanceBound, not the ELBO.
 type Evidence struct {
 	Log float64 // log (1/L) Σ p̂ᵢ
-	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)), or NaN if L = 1. It is valid if TailShape < ½.
+	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)). It is valid if TailShape < ½, and NaN if L = 1 or
+	// Log is infinite.
 	StandardError float64
 	ELBO          float64 // mean of log p̂ᵢ; NaN if a draw has diverged
 	// TailShape is the shape k̂ of a generalised Pareto distribution fitted to the tail, which consists of the min(L/5,
@@ -37,7 +38,10 @@ func (e Evidence) TailLimit() float64 { return min(1-1/math.Log10(float64(e.Draw
 // ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L ≥ 1 draws of log p̂_θ(x) (Burda,
 // Grosse and Salakhutdinov, 2016). The expectation of the estimate is at most log p_θ(x) and grows with L.
 func ImportanceEstimate(logEstimates []float64) Evidence {
-	e := Evidence{Draws: len(logEstimates), TailShape: math.NaN()}
+	if len(logEstimates) == 0 {
+		misuse("ImportanceEstimate: there are no draws")
+	}
+	e := Evidence{Draws: len(logEstimates), StandardError: math.NaN(), TailShape: math.NaN()}
 	e.ELBO, _ = linalg.MeanSE(logEstimates)
 	logs := slices.Clone(logEstimates)
 	for i, l := range logs {
@@ -46,17 +50,18 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 			logs[i] = math.Inf(-1)
 		}
 	}
-	e.Log = linalg.LogSumExp(logs) - math.Log(float64(len(logs)))
-	ratios, squares := make([]float64, len(logs)), 0.0 // p̂ᵢ/mean, and the sum of their squares
-	for i, l := range logs {
-		ratios[i] = math.Exp(l - e.Log)
-		squares += ratios[i] * ratios[i]
-	}
-	_, e.StandardError = linalg.MeanSE(ratios)
+	L := float64(len(logs))
+	e.Log = linalg.LogSumExp(logs) - math.Log(L)
 	if math.IsInf(e.Log, 0) {
 		return e
 	}
-	e.EffectiveDraws = float64(len(logs)) * float64(len(logs)) / squares
+	ratios, largest := make([]float64, len(logs)), slices.Max(logs)
+	for i, l := range logs {
+		ratios[i] = math.Exp(l - largest)
+	}
+	mean, scatter := linalg.MeanScatter(ratios)
+	e.StandardError = math.Sqrt(scatter/L/(L-1)) / mean
+	e.EffectiveDraws = L * (L * mean * mean / (scatter + L*mean*mean)) // the second factor is at most 1
 	if len(logs) >= 100 {
 		e.TailShape = tailShape(logs)
 	}
@@ -91,7 +96,7 @@ func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 // p̂ [1×(B·L)], these draws are adjacent (see ad.Repeat). The expected bound is at most log p_θ(x) and does not
 // decrease with L (Burda, Grosse and Salakhutdinov, 2016). In the gradient, draw i has weight p̂ᵢ/Σ p̂. For the
 // encoder, the signal-to-noise ratio of the gradient falls as 1/√L (Rainforth et al., Tighter variational bounds are
-// not necessarily better, 2018). For L = 1, the result is log p̂.
+// not necessarily better, 2018). For L = 1, the result is log p̂. If a draw is NaN, the bound is NaN.
 //
 // Training with the ELBO decreases KL(q‖p), where q is the distribution of (z_K, ρ_K) and p = p_θ(z|x) N(ρ|0, I), but
 // an estimate of the evidence needs about exp(KL(p‖q)) draws (Chatterjee and Diaconis, 2018; bound_test.go has an
@@ -106,7 +111,10 @@ func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] 
 	B, t := logEstimates.Cols()/L, logEstimates.Tape()
 	l, largest := ad.Reshape(logEstimates, B, L), t.Matrix(B, 1)
 	for j := range B {
-		largest.Data[j] = max(slices.Max(l.Value.Row(j)), -math.MaxFloat32) // −∞ − (−∞) would be NaN
+		largest.Data[j] = slices.Max(l.Value.Row(j))
+		if infinite(float64(largest.Data[j])) { // −∞ − (−∞) would be NaN
+			largest.Data[j] = 0
+		}
 	}
 	shift := t.Const(largest)
 	mean := ad.Scale(ad.SumTo(ad.Exp(ad.Sub(l, shift)), B, 1), 1/T(L))

@@ -30,14 +30,18 @@ var none context.Context
 // Each mistake in a flow, a target or a prior must cause a panic whose message contains the given text.
 func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 	var tp ad.Tape[float64]
-	z, flat := tp.Fill(2, 3, 0), hvaetest.Quadratic{} // p(x, z) = 1
+	z, rho, flat := tp.Fill(2, 3, 0), tp.Fill(2, 3, 0), hvaetest.Quadratic{} // p(x, z) = 1
 	draw := func(prior hvae.Prior[float64], change func(f *hvae.Flow[float64])) func() {
 		return func() {
 			f := &hvae.Flow[float64]{Target: flat, K: 3, StepSize: tp.Fill(1, 2, 0.1)}
 			change(f)
-			hvae.HIS(f, prior, z, z)
+			hvae.HIS(f, prior, z, rho)
 		}
 	}
+	his := func(f *hvae.Flow[float64], epsilon, gamma0 *ad.Var[float64]) func() {
+		return func() { hvae.HIS(f, hvae.StandardNormal[float64]{}, epsilon, gamma0) }
+	}
+	vae, column := &hvae.Flow[float64]{Target: flat}, linalg.New[float64](3, 1)
 	flow := func(change func(f *hvae.Flow[float64])) func() { return draw(hvae.StandardNormal[float64]{}, change) }
 	untied := func(alpha, s *ad.Var[float64]) func() {
 		f := &hvae.Flow[float64]{Target: flat, K: 3, Tempering: hvae.UntiedTempering(alpha, s)}
@@ -78,13 +82,18 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 		"FixedTempering: 1/√β₀ is 0.5; it must be at least 1": func() { hvae.FixedTempering(3, tp.Scalar(0.5)) },
 		"FreeTempering: α is nil":                             func() { hvae.FreeTempering[float64](nil) },
 		"FreeTempering: an element of α is greater than 1":    func() { hvae.FreeTempering(tp.Fill(3, 1, 1.5)) },
-		"the flow is nil":                          func() { hvae.HIS(nil, hvae.StandardNormal[float64]{}, z, z) },
-		"HIS: ε is nil":                            func() { hvae.HIS(&hvae.Flow[float64]{Target: flat}, hvae.StandardNormal[float64]{}, nil, z) },
-		"the momentum is nil":                      func() { hvae.HIS(&hvae.Flow[float64]{Target: flat}, hvae.StandardNormal[float64]{}, z, nil) },
-		"the position is nil":                      func() { hvae.ReverseHIS(&hvae.Flow[float64]{Target: flat}, hvae.StandardNormal[float64]{}, nil, z) },
-		"ImportanceBound: L is 0 for log p̂ [1×3]": func() { hvae.ImportanceBound(tp.Fill(1, 3, 0), 0) },
+		"the flow is nil":                          his(nil, z, rho),
+		"HIS: ε is nil":                            his(vae, nil, rho),
+		"the momentum is nil":                      his(vae, z, nil),
+		"HIS: ε and γ₀ are the same variable or":   his(vae, z, z),
+		"ε and γ₀ are the same variable or share":  his(vae, z, tp.Const(z.Value)),
+		"are the same variable or share memory; t": his(vae, ad.RowRange(tp.Const(column), 0, 2), ad.RowRange(tp.Const(column), 1, 3)),
+		"the position is nil":                      func() { hvae.ReverseHIS(vae, hvae.StandardNormal[float64]{}, nil, z) },
+
+		"ImportanceBound: L is 0 for log p̂ [1×3]":                           func() { hvae.ImportanceBound(tp.Fill(1, 3, 0), 0) },
 		"ImportanceBound: L is 2 for log p̂ [1×3]; log p̂ must be [1×(B·L)]": func() { hvae.ImportanceBound(tp.Fill(1, 3, 0), 2) },
 		"ImportanceBound: L is 1 for log p̂ [2×3]":                           func() { hvae.ImportanceBound(z, 1) },
+		"ImportanceEstimate: there are no draws":                             func() { hvae.ImportanceEstimate(nil) },
 		"ImportanceBound: log p̂ is nil":                                     func() { hvae.ImportanceBound[float64](nil, 1) },
 		"Unconstrain: 0.6 is not in the interval (0, 0.5)":                   func() { hvae.Unconstrain(0.6, 0, 0.5) },
 		"Constrain: the interval is (1, 1)":                                  func() { hvae.Constrain(z, 1, 1) },

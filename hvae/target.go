@@ -17,6 +17,7 @@ package hvae
 
 import (
 	"fmt"
+	"reflect"
 
 	"hvae/ad"
 	"hvae/linalg"
@@ -82,6 +83,13 @@ func mustNotBeNil(name string, isNil bool) {
 
 // misuse panics with a message about incorrect use of this package.
 func misuse(format string, args ...any) { panic("hvae: " + fmt.Sprintf(format, args...)) }
+
+// overlap reports whether a and b share memory.
+func overlap[T linalg.Float](a, b []T) bool {
+	start := func(s []T) uintptr { return reflect.ValueOf(s).Pointer() }
+	end := func(s []T) uintptr { return start(s) + uintptr(len(s))*reflect.TypeFor[T]().Size() }
+	return start(a) < end(b) && start(b) < end(a)
+}
 
 // LogNormal returns log N(x | 0, I) [1×B] for the columns of x [ℓ×B].
 func LogNormal[T linalg.Float](x *ad.Var[T]) *ad.Var[T] {

@@ -3,7 +3,6 @@ package hvae
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -49,20 +48,14 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 	return t
 }
 
-// overlap reports whether a and b share memory.
-func overlap[T linalg.Float](a, b []T) bool {
-	start := func(s []T) uintptr { return reflect.ValueOf(s).Pointer() }
-	end := func(s []T) uintptr { return start(s) + uintptr(len(s))*reflect.TypeFor[T]().Size() }
-	return start(a) < end(b) && start(b) < end(a)
-}
-
 // Steps returns the number of steps taken.
 func (t *Trainer[T]) Steps() int { return t.steps }
 
 // Step updates the parameters with the gradient of the mean bound over a batch, and returns this mean. It returns an
-// error and changes nothing if ctx is done, if the bound or its gradient is not finite, or if the bound leaves one of
-// the trainer's parameters unused. Step checks ctx before each block. It looks for unused parameters only in the first
-// block of the first step. If a value is not finite, the error names the first operation that produced one.
+// error and changes nothing if ctx is done, if the bound or its gradient is not finite, if the square of an element of
+// the gradient overflows, or if the bound leaves one of the trainer's parameters unused. Step checks ctx before each
+// block. It looks for unused parameters only in the first block of the first step. If a value is not finite, the error
+// names the first operation that produced one. A repeated step has the same noise, and so the same error.
 func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err error) {
 	count := t.count(batch)
 	step := pass[T]{batch, random.NewBatch(t.Seed, "algorithm 2 step", t.steps), t.params}
@@ -90,9 +83,14 @@ func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err e
 			}
 		})
 	}
-	if infinite(elbo) || slices.ContainsFunc(gradients, notFinite) {
-		what := fmt.Sprintf("the ELBO (%v) or its gradient is not finite", elbo)
-		return elbo, t.diagnose(step, t.Bound, what)
+	i := slices.IndexFunc(gradients, squareOverflows)
+	if infinite(elbo) || i >= 0 {
+		if infinite(elbo) || notFinite(gradients[i]) {
+			err = t.diagnose(step, t.Bound, fmt.Sprintf("the ELBO (%v) or its gradient is not finite", elbo))
+		} else {
+			err = fmt.Errorf("the gradient of %s is so large that the square of an element overflows", t.params[i].Name)
+		}
+		return elbo, fmt.Errorf("%w; a likely cause is a flow whose step size is too large: use a smaller ε, or another Seed", err)
 	}
 	if unused >= 0 {
 		return elbo, fmt.Errorf("the bound does not depend on the parameter %q; use the parameter (Block.Var), or do not "+
@@ -103,6 +101,13 @@ func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err e
 	}
 	t.steps++
 	return elbo, nil
+}
+
+// squareOverflows reports whether the square of an element of m is infinite or NaN.
+func squareOverflows[T linalg.Float](m linalg.Matrix[T]) bool {
+	sum := linalg.New[T](1, 1)
+	linalg.MulSum(sum, m, m)
+	return notFinite(sum) && slices.ContainsFunc(m.Data, func(x T) bool { return infinite(float64(T(x * x))) })
 }
 
 // A State is the state of a training run, in a form that encoding/json and encoding/gob can encode. After Restore, a

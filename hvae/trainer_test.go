@@ -245,6 +245,7 @@ func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 	steep := func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Div(x, ad.AddConst(ad.Square(x), 1e-310)) }
 	infinite := func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Add(x, x.Tape().Scalar(math.Inf(1))) }
 	huge := func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Scale(x, 0.5e308) }
+	const advice = "; a likely cause is a flow whose step size is too large: use a smaller ε, or another Seed"
 	for _, c := range []struct {
 		f            func(x *ad.Var[float64]) *ad.Var[float64]
 		theta, shift float64
@@ -268,13 +269,35 @@ func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 		})
 		trainer.BlockSize = 2
 		_, err := trainer.Step(t.Context(), hvae.Draws(8))
-		if text := fmt.Sprint(err); !strings.Contains(text, "the ELBO ("+c.elbo) || !strings.Contains(text, c.where) || o.last != nil {
+		text := fmt.Sprint(err)
+		if !strings.Contains(text, "the ELBO ("+c.elbo) || !strings.Contains(text, c.where) || !strings.Contains(text, advice) || o.last != nil {
 			t.Errorf("Step returns the error %v and updates by %v, want an error that contains %q", err, o.last, c.where)
 		}
 		_, _, err = trainer.Evaluate(t.Context(), hvae.Draws(8), 1, trainer.Bound)
-		text := fmt.Sprint(err)
+		text = fmt.Sprint(err)
 		if c.elbo != "" && !(strings.Contains(text, "the bound ("+c.elbo+") is not finite") && strings.Contains(text, c.where)) {
 			t.Errorf("Evaluate returns the error %v, want an error that contains %q", err, c.where)
+		}
+	}
+}
+
+// RMSProp squares the gradient, so one gradient of 10²⁰ in float32 would stop the parameter for ever. Step must refuse it
+// for every optimiser, but accept a gradient whose squares are finite, even if their sum is infinite.
+func TestStepRefusesGradientsWhoseSquareOverflows(t *testing.T) {
+	for _, o := range []hvae.Optimiser[float32]{hvae.Adamax[float32]{Rate: 0.1}, hvae.RMSProp[float32]{Rate: 0.1}} {
+		params := parameter[float32](1, 2)
+		slopes := linalg.Column[float32](1.8e19, 1.8e19) // the squares are 3.24·10³⁸
+		trainer := hvae.NewTrainer(params, o, func(b *hvae.Block[float32]) *ad.Var[float32] {
+			return ad.BroadcastTo(ad.Dot(b.Var(params[0]), b.Tape.Const(slopes)), 1, b.Size)
+		})
+		if _, err := trainer.Step(t.Context(), hvae.Draws(1)); err != nil || params[0].Value.Data[0] == 1 {
+			t.Errorf("%T: with the gradient %v, Step returns the error %v", o, slopes.Data, err)
+		}
+		slopes.Data[1] = 1e20
+		before, want := trainer.State(), "the gradient of theta is so large that the square of an element overflows; a likely cause"
+		_, err := trainer.Step(t.Context(), hvae.Draws(1))
+		if !strings.Contains(fmt.Sprint(err), want) || !reflect.DeepEqual(trainer.State(), before) {
+			t.Errorf("%T: with the gradient %v, Step returns the error %v and changes the state to %+v", o, slopes.Data, err, trainer.State())
 		}
 	}
 }
