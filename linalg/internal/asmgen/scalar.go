@@ -56,6 +56,7 @@ var instructions = map[string][2]string{
 	"JLESS":  {"CMPQ {1}, {2}; JLT {3}", "CMP {2}, {1}; BLT {3}"}, // jump if {1} < {2}
 	"JLEAST": {"CMPQ {1}, {2}; JGE {3}", "CMP {2}, {1}; BGE {3}"}, // jump if {1} ≥ {2}
 	"JEQUAL": {"CMPQ {1}, {2}; JEQ {3}", "CMP {2}, {1}; BEQ {3}"}, // jump if {1} = {2}
+	"JOTHER": {"CMPQ {1}, {2}; JNE {3}", "CMP {2}, {1}; BNE {3}"}, // jump if {1} ≠ {2}
 	"JUMP":   {"JMP {1}", "JMP {1}"},
 	"RETURN": {"VZEROUPPER; RET", "RET"},
 }

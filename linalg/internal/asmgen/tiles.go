@@ -24,19 +24,19 @@ const prefetchShift = 6
 
 func tiles(arch *architecture) string {
 	registers := []string{
-		"a, c: address of the element of A at a step, later of a row of C",
+		"a, c: address of the element of A at a step, or of a row of C",
 		"b: address of the row of B at a step",
-		"row1, cRow: row stride of A, later of C",
-		"row3: 3 times the row stride of A", "row5: 5 times the row stride of A", "row7: 7 times the row stride of A",
-		"vector1, group1: stride between vectors of B, later of C; in a quad tile, offset of group 1 from group 0",
+		"row1: row stride of A, or of C",
+		"row3: 3 times the row stride", "row5: 5 times the row stride", "row7: 7 times the row stride",
+		"vector1, group1: stride between vectors of B or C; in a quad tile, offset of group 1 from group 0",
 		"aStep: stride between steps of A, minus 8 rows in tiles with more than 8 rows", "bStep: stride between steps of B",
 		"segment: address of the next segment", "steps: number of steps left",
 		"left, group2: number of segments left; in a quad tile, offset of group 2",
 		"prefetch, group3: offset of the prefetched element of A; in a quad tile, offset of group 3",
 	}
 	if arch == arm64 {
-		registers = append(registers, "row2: 2 times the row stride of A", "row4: 4 times the row stride of A",
-			"row6: 6 times the row stride of A", "vector2: 2 times the stride between vectors",
+		registers = append(registers, "row2: 2 times the row stride", "row4: 4 times the row stride",
+			"row6: 6 times the row stride", "vector2: 2 times the stride between vectors",
 			"vector3: 3 times the stride between vectors")
 	}
 	w := newFile(arch, "tile", "These kernels compute the tiles of contractions; see tiles.go and tileArgs.", registers...)
@@ -70,18 +70,8 @@ func (w *assembler) tile(s shape, kind tileKind) {
 		// weight matrices, where C does not fit into the cache and the number of steps is small. It makes a training
 		// step 7 % faster for an HVAE with K = 1.
 		w.comment("Prefetch C.")
-		w.code("MOVE @c, c; MOVE @cRow, cRow")
-		w.loadVectors("c", s, kind)
-		w.each(s, func(_ int, a address) { w.op("PREFETCHT0 %s", w.memory(a)) })
-	}
-	w.comment("Load strides.")
-	w.loadStride("aRow", "row", min(s.rows, 8))
-	w.code("MOVE @aStep, aStep; MOVE @bStep, bStep; MOVE @segments, segment")
-	if s.rows > 8 {
-		if w.architecture == amd64 && kind != quad {
-			w.code("MOVE aStep, prefetch; SHL $%d, prefetch", prefetchShift)
-		}
-		w.code("MOVE row1, left; SHL $3, left; SUB left, aStep")
+		w.loadC(s, kind)
+		w.each(s, kind, func(_ int, a address) { w.op("PREFETCHT0 %s", w.memory(a)) })
 	}
 	w.comment("Set the sums to the bias.")
 	w.code("MOVE @bias, b")
@@ -96,12 +86,17 @@ func (w *assembler) tile(s shape, kind tileKind) {
 		w.code("MOVE @lanes, steps")
 		w.setMask("steps", "left")
 	}
-	w.products(s, kind)
-	w.comment("If the argument add is set, add C to the sums. Store the sums to C.")
-	w.code("MOVE @c, c; MOVE @cRow, cRow")
-	w.loadVectors("c", s, kind)
-	w.code("MOVE @add, steps; JEQUAL steps, $0, store")
-	w.each(s, func(i int, a address) {
+	left := "left" // counter of segments
+	w.code("MOVE @segmentCount, left")
+	if kind == quad { // there is no register for the counter
+		left = "@left"
+		w.code("MOVE left, @left")
+	}
+	w.comment("Add C to the sums if the argument addAt is the number of segments left.")
+	w.code("addC:")
+	w.loadC(s, kind)
+	w.code("MOVE @addAt, steps; JOTHER steps, %s, added", left)
+	w.each(s, kind, func(i int, a address) {
 		if kind == full {
 			w.vectorMemory("add", i, a, i, sums)
 			return
@@ -109,22 +104,30 @@ func (w *assembler) tile(s shape, kind tileKind) {
 		w.moveTile(kind, a, sums, true)
 		w.vector("add", i, sums, i)
 	})
-	w.code("MOVE @c, c; store:")
-	w.each(s, func(i int, a address) { w.moveTile(kind, a, i, false) })
+	w.code("added:; JEQUAL %s, $0, store", left)
+	w.products(s, kind, left)
+	w.code("JUMP addC")
+	w.comment("Store the sums to C.")
+	w.code("store:; MOVE @c, c")
+	w.each(s, kind, func(i int, a address) { w.moveTile(kind, a, i, false) })
 	w.masked = false
 	w.code("RETURN")
 }
 
-// products emits the loops over segments and steps (see linalg.Contraction).
-func (w *assembler) products(s shape, kind tileKind) {
+// products emits the loops over segments and steps (see linalg.Contraction). The operand left holds the number of
+// segments.
+func (w *assembler) products(s shape, kind tileKind, left string) {
 	x := s.rows * s.vectors // first register of B
 	factors := x + s.vectors
 	free := w.count - factors // number of registers for elements of A
-	counter := "left"
-	w.code("MOVE @segmentCount, left")
-	if kind == quad { // there is no register for the counter
-		counter = "@left"
-		w.code("MOVE left, @left")
+	w.comment("Load strides.")
+	w.loadStride("aRow", "row", min(s.rows, 8))
+	w.code("MOVE @aStep, aStep; MOVE @bStep, bStep; MOVE @segments, segment")
+	if s.rows > 8 {
+		if w.architecture == amd64 && kind != quad {
+			w.code("MOVE aStep, prefetch; SHL $%d, prefetch", prefetchShift)
+		}
+		w.code("MOVE row1, a; SHL $3, a; SUB a, aStep")
 	}
 	w.loadVectors("b", s, kind)
 	w.comment("For each segment:")
@@ -148,7 +151,7 @@ func (w *assembler) products(s shape, kind tileKind) {
 			w.multiply(f, x+v, i*s.vectors+v)
 		}
 	}
-	w.code("ADD aStep, a; ADD bStep, b; LOOP steps, eachStep; LOOP %s, eachSegment", counter)
+	w.code("ADD aStep, a; ADD bStep, b; LOOP steps, eachStep; LOOP %s, eachSegment", left)
 }
 
 // loadFactor emits an instruction that loads an element of A for the method multiply.
@@ -203,17 +206,35 @@ func (w *assembler) moveTile(kind tileKind, a address, r int, load bool) {
 	}
 }
 
+// loadC emits code that sets the register c to the address of row 0 of C and loads the strides for the method each.
+func (w *assembler) loadC(s shape, kind tileKind) {
+	w.code("MOVE @c, c")
+	w.loadStride("cRow", "row", rowsInReach(s, kind))
+	w.loadVectors("c", s, kind)
+}
+
 // each calls f(i, a) for each vector of C, where i is the number of the register that holds the vector and a is the
-// address of the vector. After each row, it emits code that sets the register c to the address of the next row of C.
-func (w *assembler) each(s shape, f func(i int, a address)) {
+// address of the vector. It emits code that moves the register c to the next rows that an address can reach.
+func (w *assembler) each(s shape, kind tileKind, f func(i int, a address)) {
+	reach := rowsInReach(s, kind)
 	for i := range s.rows {
-		for v := range s.vectors {
+		if i > 0 && i%reach == 0 {
+			w.code("INDEX%d row1, c, c", reach)
+		}
+		f(i*s.vectors, w.at("c", "row", i%reach))
+		for v := 1; v < s.vectors; v++ {
 			f(i*s.vectors+v, w.at("c", "vector", v))
 		}
-		if i < s.rows-1 {
-			w.code("ADD cRow, c")
-		}
 	}
+}
+
+// rowsInReach returns the number of rows of C that addresses reach without a change of the register c. An address has
+// only one index, which is the row only if no other vector of the row needs it.
+func rowsInReach(s shape, kind tileKind) int {
+	if s.vectors > 1 || kind == quad {
+		return 1
+	}
+	return min(s.rows, 8)
 }
 
 // peak returns the assembly file with the peak kernels, which measure the peak speed of multiply-adds.

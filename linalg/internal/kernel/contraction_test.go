@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -56,6 +57,10 @@ func randomContraction[T Float](rng *rand.Rand, rows, cols, steps, groups int) C
 			x[rng.IntN(len(x))] = special[T](rng)
 		}
 	}
+	if rng.IntN(8) == 0 { // all terms are −0
+		zero := []T{T(math.Copysign(0, -1))}
+		c.A, c.B, c.Bias = slices.Repeat([]T{1}, len(c.A)), slices.Repeat(zero, len(c.B)), slices.Repeat(zero, rows)
+	}
 	return c
 }
 
@@ -104,8 +109,8 @@ func testContractions[T Float](t *testing.T, mulAdd func(a, b, c T) T) {
 			}
 		}
 	}
-	for range 10 {
-		check(1+rng.IntN(100), 1+rng.IntN(100), rng.IntN(200), 1)
+	for range 40 { // several blocks, which consist of whole segments or of parts of one
+		check(1+rng.IntN(100), 1+rng.IntN(100), rng.IntN(200), 1+rng.IntN(4))
 	}
 }
 

@@ -10,7 +10,7 @@ var kernelSets = [levels]*kernelSet{
 	levelAVX512: {
 		elementwise: 0, peak: 0, peakSums: 12,
 		transposes: []transposeKernel{{16, 0}, {8, 1}},
-		lanes:      16, vectors: 3, partialColumns: 15,
+		lanes:      16, vectors: 3, partialColumns: 15, block: 160,
 		full: newTileLookup([]tileKernel{
 			{1, 1, 0}, {1, 2, 1}, {1, 3, 2},
 			{4, 1, 3}, {4, 2, 4}, {4, 3, 5},
@@ -31,7 +31,7 @@ var kernelSets = [levels]*kernelSet{
 	levelAVX2: {
 		elementwise: 16, peak: 1, peakSums: 12,
 		transposes: []transposeKernel{{8, 1}},
-		lanes:      8, vectors: 3, partialColumns: 7,
+		lanes:      8, vectors: 3, partialColumns: 7, block: 96,
 		full: newTileLookup([]tileKernel{
 			{1, 1, 17}, {1, 2, 18}, {1, 3, 19},
 			{4, 1, 20}, {4, 2, 21}, {4, 3, 22},

@@ -10,7 +10,7 @@ var kernelSets = [levels]*kernelSet{
 	levelNEON: {
 		elementwise: 0, peak: 0, peakSums: 24,
 		transposes: []transposeKernel{{4, 0}},
-		lanes:      4, vectors: 4, partialColumns: 1,
+		lanes:      4, vectors: 4, partialColumns: 1, block: 96,
 		full: newTileLookup([]tileKernel{
 			{1, 1, 0}, {1, 2, 1}, {1, 3, 2}, {1, 4, 3},
 			{4, 1, 4}, {4, 2, 5}, {4, 3, 6}, {4, 4, 7},

@@ -1,6 +1,9 @@
 package kernel
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 // tileArgs holds the arguments of a tile kernel. The kernel computes a tile, which is a small part of the result C. The
 // comment on Contraction.tiles contains a drawing of the kinds of tiles. All strides and offsets are in bytes.
@@ -17,7 +20,7 @@ type tileArgs struct {
 	//lint:ignore U1000 only the assembly of quad tiles uses this counter, for lack of a register
 	left  int // number of segments left
 	lanes int // number of columns of a partial tile
-	add   int // 1 to add to C, else 0
+	addAt int // number of segments left when the kernel adds C to the sums; −1 if it replaces C
 }
 
 // A tileKernel is a kernel for tiles of a fixed size, with its index in the table of all tile kernels.
@@ -39,8 +42,15 @@ func newTileLookup(tiles []tileKernel) (t tileLookup) {
 	return t
 }
 
-// noBias contains the zeros that replace a nil bias.
-var noBias [maxRows]float32
+// noBias contains the zeros that replace a nil bias, and partialSums the bias of tiles that continue the sums in C:
+// −0 + x is x, even if x is −0.
+var noBias, partialSums [maxRows]float32
+
+func init() {
+	for i := range partialSums {
+		partialSums[i] = float32(math.Copysign(0, -1))
+	}
+}
 
 // tiles computes the contraction with SIMD kernels. It divides the columns of the result C into strips, and each strip
 // into tiles of a few rows. A strip may contain columns of several groups. The drawing is for vectors of 16 lanes and
@@ -56,17 +66,16 @@ var noBias [maxRows]float32
 //
 // The partial tiles of strip p are narrower than a vector. In strips a, b, c and d, a row of a tile has one vector from
 // each of two groups, so each element of A is used twice. In strip q, a row of a tile (a quad tile) is a single vector
-// with four columns from each group. The tiles of a strip read the same columns of B, which stay in the first-level
-// cache.
+// with four columns from each group.
 func (c *Contraction[T]) tiles() {
 	s := kernelSets[level]
 	args := tileArgs{
 		bias: unsafe.Pointer(&noBias),
 		cRow: 4 * c.CRow, aRow: 4 * c.ARow, aStep: 4 * c.AStep, bStep: 4 * c.BStep,
-		steps: c.Steps, segments: unsafe.Pointer(unsafe.SliceData(c.Segments)), segmentCount: len(c.Segments),
+		addAt: -1,
 	}
 	if c.Add {
-		args.add = 1
+		args.addAt = 0
 	}
 	// The widest tiles cover the first columns of each group.
 	vectors := s.vectors
@@ -127,18 +136,52 @@ func (c *Contraction[T]) quads(args tileArgs, s *kernelSet, j int) {
 	}
 }
 
-// strip computes a strip of n vectors that starts at column j of group g. The struct args is passed by value, because
-// storing pointers through a *tileArgs would make the contraction escape to the heap.
+// strip computes a strip of n vectors that starts at column j of group g. All tiles of a strip read the same columns of
+// B. If these have too many rows for the first-level cache, strip divides the steps of the contraction into blocks, and
+// runs all tiles for a block before the next one:
+//
+//	                     B
+//	                  ┌─────┐
+//	                  │  1  │  a block consists of whole
+//	                  ├─────┤  segments or of a part of one
+//	        A         │  2  │
+//	   ┌─────┬─────┐  ├─────┤
+//	a  │ 1   │ 2   │  │  a  │  order of the tiles:
+//	   ├─────┼─────┤  ├─────┤  block 1: a, b, c
+//	b  │     │     │  │  b  │  block 2: a, b, c
+//	   ├─────┼─────┤  ├─────┤
+//	c  │     │     │  │  c  │  C
+//	   └─────┴─────┘  └─────┘
+//
+// A tile of the first block starts its sums with the bias. A tile of a later block starts with the partial sums in C, so
+// blocks change neither the order of the additions nor any bit of the result. If c.Add is set, there is only one block,
+// because C contains the old elements until the sums are complete.
+//
+// The struct args is passed by value, because storing pointers through a *tileArgs would make the contraction escape to
+// the heap.
 func (c *Contraction[T]) strip(args tileArgs, tiles *tileLookup, g, j, n int) {
-	args.b = unsafe.Pointer(&c.B[g*c.BGroup+j])
-	for i := 0; i < c.Rows; {
-		k := tiles[min(c.Rows-i, maxRows)][n]
-		args.c = unsafe.Pointer(&c.C[c.CStart+g*c.CGroup+i*c.CRow+j])
-		args.a = unsafe.Pointer(&c.A[i*c.ARow])
-		if c.Bias != nil {
-			args.bias = unsafe.Pointer(&c.Bias[i])
+	segments, steps, bias := len(c.Segments), c.Steps, c.Bias
+	if block := kernelSets[level].block; segments*steps > block && !c.Add {
+		segments, steps = max(1, block/steps), min(block, steps)
+	}
+	for s := 0; s < len(c.Segments); s += segments {
+		args.segments, args.segmentCount = unsafe.Pointer(&c.Segments[s]), min(segments, len(c.Segments)-s)
+		for p := 0; p < c.Steps; p += steps {
+			if s+p > 0 {
+				args.addAt, args.bias, bias = args.segmentCount, unsafe.Pointer(&partialSums), nil
+			}
+			args.steps = min(steps, c.Steps-p)
+			args.b = unsafe.Pointer(&c.B[g*c.BGroup+p*c.BStep+j])
+			for i := 0; i < c.Rows; {
+				k := &tiles[min(c.Rows-i, maxRows)][n]
+				args.c = unsafe.Pointer(&c.C[c.CStart+g*c.CGroup+i*c.CRow+j])
+				args.a = unsafe.Pointer(&c.A[i*c.ARow+p*c.AStep])
+				if bias != nil {
+					args.bias = unsafe.Pointer(&bias[i])
+				}
+				callTile(k.index, &args)
+				i += k.rows
+			}
 		}
-		callTile(k.index, &args)
-		i += k.rows
 	}
 }

@@ -8,13 +8,13 @@
 // These kernels compute the tiles of contractions; see tiles.go and tileArgs. They use these registers:
 //
 //	DI    address of the arguments
-//	AX    address of the element of A at a step, later of a row of C
+//	AX    address of the element of A at a step, or of a row of C
 //	BX    address of the row of B at a step
-//	CX    row stride of A, later of C
-//	DX    3 times the row stride of A
-//	SI    5 times the row stride of A
-//	R8    7 times the row stride of A
-//	R9    stride between vectors of B, later of C; in a quad tile, offset of group 1 from group 0
+//	CX    row stride of A, or of C
+//	DX    3 times the row stride
+//	SI    5 times the row stride
+//	R8    7 times the row stride
+//	R9    stride between vectors of B or C; in a quad tile, offset of group 1 from group 0
 //	R10   stride between steps of A, minus 8 rows in tiles with more than 8 rows
 //	R11   stride between steps of B
 //	R12   address of the next segment
@@ -34,15 +34,27 @@ GLOBL ones<>(SB), NOPTR|RODATA, $64
 
 // C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
 TEXT full1x1AVX512<>(SB), NOSPLIT, $0-16
+	// Set the sums to the bias.
+	MOVQ tileArgs_bias(DI), BX
+	VBROADCASTSS (BX), Z0
+	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+added:
+	CMPQ R14, $0
+	JEQ store
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS (BX), Z0
-	MOVQ tileArgs_segmentCount(DI), R14
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -65,32 +77,39 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Z0, Z0
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VZEROUPPER
 	RET
 
 // C is in registers 0 to 1 and B in registers 2 to 3. Elements of A are in the registers after B.
 TEXT full1x2AVX512<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
 	VMOVAPS Z0, Z1
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -115,17 +134,10 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(R9*1), Z1, Z1
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(R9*1)
 	VZEROUPPER
@@ -133,17 +145,31 @@ store:
 
 // C is in registers 0 to 2 and B in registers 3 to 5. Elements of A are in the registers after B.
 TEXT full1x3AVX512<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
 	VMOVAPS Z0, Z1
 	VMOVAPS Z0, Z2
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	VADDPS (AX)(R9*2), Z2, Z2
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -170,18 +196,10 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(R9*1), Z1, Z1
-	VADDPS (AX)(R9*2), Z2, Z2
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(R9*1)
 	VMOVUPS Z2, (AX)(R9*2)
@@ -190,12 +208,6 @@ store:
 
 // C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
 TEXT full4x1AVX512<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
@@ -203,6 +215,28 @@ TEXT full4x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 8(BX), Z2
 	VBROADCASTSS 12(BX), Z3
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(CX*1), Z1, Z1
+	VADDPS (AX)(CX*2), Z2, Z2
+	VADDPS (AX)(DX*1), Z3, Z3
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -231,40 +265,19 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Z0, Z0
-	ADDQ CX, AX
-	VADDPS (AX), Z1, Z1
-	ADDQ CX, AX
-	VADDPS (AX), Z2, Z2
-	ADDQ CX, AX
-	VADDPS (AX), Z3, Z3
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z2, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z3, (AX)
+	VMOVUPS Z1, (AX)(CX*1)
+	VMOVUPS Z2, (AX)(CX*2)
+	VMOVUPS Z3, (AX)(DX*1)
 	VZEROUPPER
 	RET
 
 // C is in registers 0 to 7 and B in registers 8 to 9. Elements of A are in the registers after B.
 TEXT full4x2AVX512<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
@@ -276,6 +289,34 @@ TEXT full4x2AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Z6
 	VMOVAPS Z6, Z7
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z2, Z2
+	VADDPS (AX)(R9*1), Z3, Z3
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z4, Z4
+	VADDPS (AX)(R9*1), Z5, Z5
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z6, Z6
+	VADDPS (AX)(R9*1), Z7, Z7
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -309,35 +350,19 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(R9*1), Z1, Z1
-	ADDQ CX, AX
-	VADDPS (AX), Z2, Z2
-	VADDPS (AX)(R9*1), Z3, Z3
-	ADDQ CX, AX
-	VADDPS (AX), Z4, Z4
-	VADDPS (AX)(R9*1), Z5, Z5
-	ADDQ CX, AX
-	VADDPS (AX), Z6, Z6
-	VADDPS (AX)(R9*1), Z7, Z7
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z2, (AX)
 	VMOVUPS Z3, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z4, (AX)
 	VMOVUPS Z5, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z6, (AX)
 	VMOVUPS Z7, (AX)(R9*1)
 	VZEROUPPER
@@ -345,12 +370,6 @@ store:
 
 // C is in registers 0 to 11 and B in registers 12 to 14. Elements of A are in the registers after B.
 TEXT full4x3AVX512<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
@@ -366,6 +385,38 @@ TEXT full4x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z9, Z10
 	VMOVAPS Z9, Z11
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	VADDPS (AX)(R9*2), Z2, Z2
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z3, Z3
+	VADDPS (AX)(R9*1), Z4, Z4
+	VADDPS (AX)(R9*2), Z5, Z5
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z6, Z6
+	VADDPS (AX)(R9*1), Z7, Z7
+	VADDPS (AX)(R9*2), Z8, Z8
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z9, Z9
+	VADDPS (AX)(R9*1), Z10, Z10
+	VADDPS (AX)(R9*2), Z11, Z11
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -404,42 +455,22 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(R9*1), Z1, Z1
-	VADDPS (AX)(R9*2), Z2, Z2
-	ADDQ CX, AX
-	VADDPS (AX), Z3, Z3
-	VADDPS (AX)(R9*1), Z4, Z4
-	VADDPS (AX)(R9*2), Z5, Z5
-	ADDQ CX, AX
-	VADDPS (AX), Z6, Z6
-	VADDPS (AX)(R9*1), Z7, Z7
-	VADDPS (AX)(R9*2), Z8, Z8
-	ADDQ CX, AX
-	VADDPS (AX), Z9, Z9
-	VADDPS (AX)(R9*1), Z10, Z10
-	VADDPS (AX)(R9*2), Z11, Z11
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(R9*1)
 	VMOVUPS Z2, (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z3, (AX)
 	VMOVUPS Z4, (AX)(R9*1)
 	VMOVUPS Z5, (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z6, (AX)
 	VMOVUPS Z7, (AX)(R9*1)
 	VMOVUPS Z8, (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z9, (AX)
 	VMOVUPS Z10, (AX)(R9*1)
 	VMOVUPS Z11, (AX)(R9*2)
@@ -448,12 +479,6 @@ store:
 
 // C is in registers 0 to 4 and B in registers 5 to 5. Elements of A are in the registers after B.
 TEXT full5x1AVX512<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
@@ -462,6 +487,29 @@ TEXT full5x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Z3
 	VBROADCASTSS 16(BX), Z4
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(CX*1), Z1, Z1
+	VADDPS (AX)(CX*2), Z2, Z2
+	VADDPS (AX)(DX*1), Z3, Z3
+	VADDPS (AX)(CX*4), Z4, Z4
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -492,44 +540,20 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Z0, Z0
-	ADDQ CX, AX
-	VADDPS (AX), Z1, Z1
-	ADDQ CX, AX
-	VADDPS (AX), Z2, Z2
-	ADDQ CX, AX
-	VADDPS (AX), Z3, Z3
-	ADDQ CX, AX
-	VADDPS (AX), Z4, Z4
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z2, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z3, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z4, (AX)
+	VMOVUPS Z1, (AX)(CX*1)
+	VMOVUPS Z2, (AX)(CX*2)
+	VMOVUPS Z3, (AX)(DX*1)
+	VMOVUPS Z4, (AX)(CX*4)
 	VZEROUPPER
 	RET
 
 // C is in registers 0 to 9 and B in registers 10 to 11. Elements of A are in the registers after B.
 TEXT full5x2AVX512<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
@@ -543,6 +567,37 @@ TEXT full5x2AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 16(BX), Z8
 	VMOVAPS Z8, Z9
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z2, Z2
+	VADDPS (AX)(R9*1), Z3, Z3
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z4, Z4
+	VADDPS (AX)(R9*1), Z5, Z5
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z6, Z6
+	VADDPS (AX)(R9*1), Z7, Z7
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z8, Z8
+	VADDPS (AX)(R9*1), Z9, Z9
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -579,41 +634,22 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(R9*1), Z1, Z1
-	ADDQ CX, AX
-	VADDPS (AX), Z2, Z2
-	VADDPS (AX)(R9*1), Z3, Z3
-	ADDQ CX, AX
-	VADDPS (AX), Z4, Z4
-	VADDPS (AX)(R9*1), Z5, Z5
-	ADDQ CX, AX
-	VADDPS (AX), Z6, Z6
-	VADDPS (AX)(R9*1), Z7, Z7
-	ADDQ CX, AX
-	VADDPS (AX), Z8, Z8
-	VADDPS (AX)(R9*1), Z9, Z9
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z2, (AX)
 	VMOVUPS Z3, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z4, (AX)
 	VMOVUPS Z5, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z6, (AX)
 	VMOVUPS Z7, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z8, (AX)
 	VMOVUPS Z9, (AX)(R9*1)
 	VZEROUPPER
@@ -621,12 +657,6 @@ store:
 
 // C is in registers 0 to 14 and B in registers 15 to 17. Elements of A are in the registers after B.
 TEXT full5x3AVX512<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
@@ -645,6 +675,42 @@ TEXT full5x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z12, Z13
 	VMOVAPS Z12, Z14
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	VADDPS (AX)(R9*2), Z2, Z2
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z3, Z3
+	VADDPS (AX)(R9*1), Z4, Z4
+	VADDPS (AX)(R9*2), Z5, Z5
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z6, Z6
+	VADDPS (AX)(R9*1), Z7, Z7
+	VADDPS (AX)(R9*2), Z8, Z8
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z9, Z9
+	VADDPS (AX)(R9*1), Z10, Z10
+	VADDPS (AX)(R9*2), Z11, Z11
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z12, Z12
+	VADDPS (AX)(R9*1), Z13, Z13
+	VADDPS (AX)(R9*2), Z14, Z14
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -687,50 +753,26 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(R9*1), Z1, Z1
-	VADDPS (AX)(R9*2), Z2, Z2
-	ADDQ CX, AX
-	VADDPS (AX), Z3, Z3
-	VADDPS (AX)(R9*1), Z4, Z4
-	VADDPS (AX)(R9*2), Z5, Z5
-	ADDQ CX, AX
-	VADDPS (AX), Z6, Z6
-	VADDPS (AX)(R9*1), Z7, Z7
-	VADDPS (AX)(R9*2), Z8, Z8
-	ADDQ CX, AX
-	VADDPS (AX), Z9, Z9
-	VADDPS (AX)(R9*1), Z10, Z10
-	VADDPS (AX)(R9*2), Z11, Z11
-	ADDQ CX, AX
-	VADDPS (AX), Z12, Z12
-	VADDPS (AX)(R9*1), Z13, Z13
-	VADDPS (AX)(R9*2), Z14, Z14
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(R9*1)
 	VMOVUPS Z2, (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z3, (AX)
 	VMOVUPS Z4, (AX)(R9*1)
 	VMOVUPS Z5, (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z6, (AX)
 	VMOVUPS Z7, (AX)(R9*1)
 	VMOVUPS Z8, (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z9, (AX)
 	VMOVUPS Z10, (AX)(R9*1)
 	VMOVUPS Z11, (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z12, (AX)
 	VMOVUPS Z13, (AX)(R9*1)
 	VMOVUPS Z14, (AX)(R9*2)
@@ -745,35 +787,27 @@ TEXT full8x2AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_cVector(DI), R9
 	PREFETCHT0 (AX)
 	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 (AX)(R9*1)
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	LEAQ (CX)(CX*4), SI
-	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
@@ -793,6 +827,48 @@ TEXT full8x2AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 28(BX), Z14
 	VMOVAPS Z14, Z15
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z2, Z2
+	VADDPS (AX)(R9*1), Z3, Z3
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z4, Z4
+	VADDPS (AX)(R9*1), Z5, Z5
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z6, Z6
+	VADDPS (AX)(R9*1), Z7, Z7
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z8, Z8
+	VADDPS (AX)(R9*1), Z9, Z9
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z10, Z10
+	VADDPS (AX)(R9*1), Z11, Z11
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z12, Z12
+	VADDPS (AX)(R9*1), Z13, Z13
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z14, Z14
+	VADDPS (AX)(R9*1), Z15, Z15
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -838,59 +914,31 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(R9*1), Z1, Z1
-	ADDQ CX, AX
-	VADDPS (AX), Z2, Z2
-	VADDPS (AX)(R9*1), Z3, Z3
-	ADDQ CX, AX
-	VADDPS (AX), Z4, Z4
-	VADDPS (AX)(R9*1), Z5, Z5
-	ADDQ CX, AX
-	VADDPS (AX), Z6, Z6
-	VADDPS (AX)(R9*1), Z7, Z7
-	ADDQ CX, AX
-	VADDPS (AX), Z8, Z8
-	VADDPS (AX)(R9*1), Z9, Z9
-	ADDQ CX, AX
-	VADDPS (AX), Z10, Z10
-	VADDPS (AX)(R9*1), Z11, Z11
-	ADDQ CX, AX
-	VADDPS (AX), Z12, Z12
-	VADDPS (AX)(R9*1), Z13, Z13
-	ADDQ CX, AX
-	VADDPS (AX), Z14, Z14
-	VADDPS (AX)(R9*1), Z15, Z15
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z2, (AX)
 	VMOVUPS Z3, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z4, (AX)
 	VMOVUPS Z5, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z6, (AX)
 	VMOVUPS Z7, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z8, (AX)
 	VMOVUPS Z9, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z10, (AX)
 	VMOVUPS Z11, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z12, (AX)
 	VMOVUPS Z13, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z14, (AX)
 	VMOVUPS Z15, (AX)(R9*1)
 	VZEROUPPER
@@ -905,42 +953,34 @@ TEXT full8x3AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (AX)
 	PREFETCHT0 (AX)(R9*1)
 	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 (AX)(R9*1)
 	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 (AX)(R9*1)
 	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 (AX)(R9*1)
 	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 (AX)(R9*1)
 	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 (AX)(R9*1)
 	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 (AX)(R9*1)
 	PREFETCHT0 (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 (AX)(R9*1)
 	PREFETCHT0 (AX)(R9*2)
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	LEAQ (CX)(CX*4), SI
-	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
@@ -968,6 +1008,56 @@ TEXT full8x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z21, Z22
 	VMOVAPS Z21, Z23
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	VADDPS (AX)(R9*2), Z2, Z2
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z3, Z3
+	VADDPS (AX)(R9*1), Z4, Z4
+	VADDPS (AX)(R9*2), Z5, Z5
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z6, Z6
+	VADDPS (AX)(R9*1), Z7, Z7
+	VADDPS (AX)(R9*2), Z8, Z8
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z9, Z9
+	VADDPS (AX)(R9*1), Z10, Z10
+	VADDPS (AX)(R9*2), Z11, Z11
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z12, Z12
+	VADDPS (AX)(R9*1), Z13, Z13
+	VADDPS (AX)(R9*2), Z14, Z14
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z15, Z15
+	VADDPS (AX)(R9*1), Z16, Z16
+	VADDPS (AX)(R9*2), Z17, Z17
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z18, Z18
+	VADDPS (AX)(R9*1), Z19, Z19
+	VADDPS (AX)(R9*2), Z20, Z20
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z21, Z21
+	VADDPS (AX)(R9*1), Z22, Z22
+	VADDPS (AX)(R9*2), Z23, Z23
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -1022,74 +1112,38 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(R9*1), Z1, Z1
-	VADDPS (AX)(R9*2), Z2, Z2
-	ADDQ CX, AX
-	VADDPS (AX), Z3, Z3
-	VADDPS (AX)(R9*1), Z4, Z4
-	VADDPS (AX)(R9*2), Z5, Z5
-	ADDQ CX, AX
-	VADDPS (AX), Z6, Z6
-	VADDPS (AX)(R9*1), Z7, Z7
-	VADDPS (AX)(R9*2), Z8, Z8
-	ADDQ CX, AX
-	VADDPS (AX), Z9, Z9
-	VADDPS (AX)(R9*1), Z10, Z10
-	VADDPS (AX)(R9*2), Z11, Z11
-	ADDQ CX, AX
-	VADDPS (AX), Z12, Z12
-	VADDPS (AX)(R9*1), Z13, Z13
-	VADDPS (AX)(R9*2), Z14, Z14
-	ADDQ CX, AX
-	VADDPS (AX), Z15, Z15
-	VADDPS (AX)(R9*1), Z16, Z16
-	VADDPS (AX)(R9*2), Z17, Z17
-	ADDQ CX, AX
-	VADDPS (AX), Z18, Z18
-	VADDPS (AX)(R9*1), Z19, Z19
-	VADDPS (AX)(R9*2), Z20, Z20
-	ADDQ CX, AX
-	VADDPS (AX), Z21, Z21
-	VADDPS (AX)(R9*1), Z22, Z22
-	VADDPS (AX)(R9*2), Z23, Z23
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(R9*1)
 	VMOVUPS Z2, (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z3, (AX)
 	VMOVUPS Z4, (AX)(R9*1)
 	VMOVUPS Z5, (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z6, (AX)
 	VMOVUPS Z7, (AX)(R9*1)
 	VMOVUPS Z8, (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z9, (AX)
 	VMOVUPS Z10, (AX)(R9*1)
 	VMOVUPS Z11, (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z12, (AX)
 	VMOVUPS Z13, (AX)(R9*1)
 	VMOVUPS Z14, (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z15, (AX)
 	VMOVUPS Z16, (AX)(R9*1)
 	VMOVUPS Z17, (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z18, (AX)
 	VMOVUPS Z19, (AX)(R9*1)
 	VMOVUPS Z20, (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Z21, (AX)
 	VMOVUPS Z22, (AX)(R9*1)
 	VMOVUPS Z23, (AX)(R9*2)
@@ -1098,19 +1152,6 @@ store:
 
 // C is in registers 0 to 15 and B in registers 16 to 16. Elements of A are in the registers after B.
 TEXT full16x1AVX512<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	LEAQ (CX)(CX*4), SI
-	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
-	MOVQ R10, R15
-	SHLQ $6, R15
-	MOVQ CX, R14
-	SHLQ $3, R14
-	SUBQ R14, R10
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
@@ -1130,6 +1171,50 @@ TEXT full16x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 56(BX), Z14
 	VBROADCASTSS 60(BX), Z15
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(CX*1), Z1, Z1
+	VADDPS (AX)(CX*2), Z2, Z2
+	VADDPS (AX)(DX*1), Z3, Z3
+	VADDPS (AX)(CX*4), Z4, Z4
+	VADDPS (AX)(SI*1), Z5, Z5
+	VADDPS (AX)(DX*2), Z6, Z6
+	VADDPS (AX)(R8*1), Z7, Z7
+	LEAQ (AX)(CX*8), AX
+	VADDPS (AX), Z8, Z8
+	VADDPS (AX)(CX*1), Z9, Z9
+	VADDPS (AX)(CX*2), Z10, Z10
+	VADDPS (AX)(DX*1), Z11, Z11
+	VADDPS (AX)(CX*4), Z12, Z12
+	VADDPS (AX)(SI*1), Z13, Z13
+	VADDPS (AX)(DX*2), Z14, Z14
+	VADDPS (AX)(R8*1), Z15, Z15
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
+	MOVQ R10, R15
+	SHLQ $6, R15
+	MOVQ CX, AX
+	SHLQ $3, AX
+	SUBQ AX, R10
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -1184,87 +1269,32 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Z0, Z0
-	ADDQ CX, AX
-	VADDPS (AX), Z1, Z1
-	ADDQ CX, AX
-	VADDPS (AX), Z2, Z2
-	ADDQ CX, AX
-	VADDPS (AX), Z3, Z3
-	ADDQ CX, AX
-	VADDPS (AX), Z4, Z4
-	ADDQ CX, AX
-	VADDPS (AX), Z5, Z5
-	ADDQ CX, AX
-	VADDPS (AX), Z6, Z6
-	ADDQ CX, AX
-	VADDPS (AX), Z7, Z7
-	ADDQ CX, AX
-	VADDPS (AX), Z8, Z8
-	ADDQ CX, AX
-	VADDPS (AX), Z9, Z9
-	ADDQ CX, AX
-	VADDPS (AX), Z10, Z10
-	ADDQ CX, AX
-	VADDPS (AX), Z11, Z11
-	ADDQ CX, AX
-	VADDPS (AX), Z12, Z12
-	ADDQ CX, AX
-	VADDPS (AX), Z13, Z13
-	ADDQ CX, AX
-	VADDPS (AX), Z14, Z14
-	ADDQ CX, AX
-	VADDPS (AX), Z15, Z15
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z2, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z3, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z4, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z5, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z6, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z7, (AX)
-	ADDQ CX, AX
+	VMOVUPS Z1, (AX)(CX*1)
+	VMOVUPS Z2, (AX)(CX*2)
+	VMOVUPS Z3, (AX)(DX*1)
+	VMOVUPS Z4, (AX)(CX*4)
+	VMOVUPS Z5, (AX)(SI*1)
+	VMOVUPS Z6, (AX)(DX*2)
+	VMOVUPS Z7, (AX)(R8*1)
+	LEAQ (AX)(CX*8), AX
 	VMOVUPS Z8, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z9, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z10, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z11, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z12, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z13, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z14, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z15, (AX)
+	VMOVUPS Z9, (AX)(CX*1)
+	VMOVUPS Z10, (AX)(CX*2)
+	VMOVUPS Z11, (AX)(DX*1)
+	VMOVUPS Z12, (AX)(CX*4)
+	VMOVUPS Z13, (AX)(SI*1)
+	VMOVUPS Z14, (AX)(DX*2)
+	VMOVUPS Z15, (AX)(R8*1)
 	VZEROUPPER
 	RET
 
 // C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
 TEXT partial1x1AVX512<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
@@ -1273,6 +1303,24 @@ TEXT partial1x1AVX512<>(SB), NOSPLIT, $0-16
 	BZHIL R13, R14, R14
 	KMOVW R14, K1
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VMOVUPS.Z (AX), K1, Z1
+	VADDPS Z1, Z0, Z0
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -1295,36 +1343,16 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VMOVUPS.Z (AX), K1, Z1
-	VADDPS Z1, Z0, Z0
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, K1, (AX)
 	VZEROUPPER
 	RET
 
 // C is in registers 0 to 15 and B in registers 16 to 16. Elements of A are in the registers after B.
 TEXT partial16x1AVX512<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	LEAQ (CX)(CX*4), SI
-	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
-	MOVQ R10, R15
-	SHLQ $6, R15
-	MOVQ CX, R14
-	SHLQ $3, R14
-	SUBQ R14, R10
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
@@ -1348,6 +1376,66 @@ TEXT partial16x1AVX512<>(SB), NOSPLIT, $0-16
 	BZHIL R13, R14, R14
 	KMOVW R14, K1
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z0, Z0
+	VMOVUPS.Z (AX)(CX*1), K1, Z16
+	VADDPS Z16, Z1, Z1
+	VMOVUPS.Z (AX)(CX*2), K1, Z16
+	VADDPS Z16, Z2, Z2
+	VMOVUPS.Z (AX)(DX*1), K1, Z16
+	VADDPS Z16, Z3, Z3
+	VMOVUPS.Z (AX)(CX*4), K1, Z16
+	VADDPS Z16, Z4, Z4
+	VMOVUPS.Z (AX)(SI*1), K1, Z16
+	VADDPS Z16, Z5, Z5
+	VMOVUPS.Z (AX)(DX*2), K1, Z16
+	VADDPS Z16, Z6, Z6
+	VMOVUPS.Z (AX)(R8*1), K1, Z16
+	VADDPS Z16, Z7, Z7
+	LEAQ (AX)(CX*8), AX
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z8, Z8
+	VMOVUPS.Z (AX)(CX*1), K1, Z16
+	VADDPS Z16, Z9, Z9
+	VMOVUPS.Z (AX)(CX*2), K1, Z16
+	VADDPS Z16, Z10, Z10
+	VMOVUPS.Z (AX)(DX*1), K1, Z16
+	VADDPS Z16, Z11, Z11
+	VMOVUPS.Z (AX)(CX*4), K1, Z16
+	VADDPS Z16, Z12, Z12
+	VMOVUPS.Z (AX)(SI*1), K1, Z16
+	VADDPS Z16, Z13, Z13
+	VMOVUPS.Z (AX)(DX*2), K1, Z16
+	VADDPS Z16, Z14, Z14
+	VMOVUPS.Z (AX)(R8*1), K1, Z16
+	VADDPS Z16, Z15, Z15
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
+	MOVQ R10, R15
+	SHLQ $6, R15
+	MOVQ CX, AX
+	SHLQ $3, AX
+	SUBQ AX, R10
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -1402,108 +1490,60 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VMOVUPS.Z (AX), K1, Z16
-	VADDPS Z16, Z0, Z0
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z16
-	VADDPS Z16, Z1, Z1
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z16
-	VADDPS Z16, Z2, Z2
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z16
-	VADDPS Z16, Z3, Z3
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z16
-	VADDPS Z16, Z4, Z4
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z16
-	VADDPS Z16, Z5, Z5
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z16
-	VADDPS Z16, Z6, Z6
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z16
-	VADDPS Z16, Z7, Z7
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z16
-	VADDPS Z16, Z8, Z8
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z16
-	VADDPS Z16, Z9, Z9
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z16
-	VADDPS Z16, Z10, Z10
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z16
-	VADDPS Z16, Z11, Z11
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z16
-	VADDPS Z16, Z12, Z12
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z16
-	VADDPS Z16, Z13, Z13
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z16
-	VADDPS Z16, Z14, Z14
-	ADDQ CX, AX
-	VMOVUPS.Z (AX), K1, Z16
-	VADDPS Z16, Z15, Z15
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z1, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z2, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z3, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z4, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z5, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z6, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z7, K1, (AX)
-	ADDQ CX, AX
+	VMOVUPS Z1, K1, (AX)(CX*1)
+	VMOVUPS Z2, K1, (AX)(CX*2)
+	VMOVUPS Z3, K1, (AX)(DX*1)
+	VMOVUPS Z4, K1, (AX)(CX*4)
+	VMOVUPS Z5, K1, (AX)(SI*1)
+	VMOVUPS Z6, K1, (AX)(DX*2)
+	VMOVUPS Z7, K1, (AX)(R8*1)
+	LEAQ (AX)(CX*8), AX
 	VMOVUPS Z8, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z9, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z10, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z11, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z12, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z13, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z14, K1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Z15, K1, (AX)
+	VMOVUPS Z9, K1, (AX)(CX*1)
+	VMOVUPS Z10, K1, (AX)(CX*2)
+	VMOVUPS Z11, K1, (AX)(DX*1)
+	VMOVUPS Z12, K1, (AX)(CX*4)
+	VMOVUPS Z13, K1, (AX)(SI*1)
+	VMOVUPS Z14, K1, (AX)(DX*2)
+	VMOVUPS Z15, K1, (AX)(R8*1)
 	VZEROUPPER
 	RET
 
 // C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
 TEXT quad1x1AVX512<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
 	MOVQ tileArgs_segmentCount(DI), R14
 	MOVQ R14, tileArgs_left(DI)
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_cQuad2(DI), R14
+	MOVQ tileArgs_cQuad3(DI), R15
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, tileArgs_left(DI)
+	JNE added
+	VMOVUPS (AX), X1
+	VINSERTF32X4 $1, (AX)(R9*1), Z1, Z1
+	VINSERTF32X4 $2, (AX)(R14*1), Z1, Z1
+	VINSERTF32X4 $3, (AX)(R15*1), Z1, Z1
+	VADDPS Z1, Z0, Z0
+added:
+	CMPQ tileArgs_left(DI), $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_bQuad2(DI), R14
 	MOVQ tileArgs_bQuad3(DI), R15
@@ -1531,22 +1571,10 @@ eachStep:
 	JNZ eachStep
 	DECQ tileArgs_left(DI)
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_cQuad2(DI), R14
-	MOVQ tileArgs_cQuad3(DI), R15
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VMOVUPS (AX), X1
-	VINSERTF32X4 $1, (AX)(R9*1), Z1, Z1
-	VINSERTF32X4 $2, (AX)(R14*1), Z1, Z1
-	VINSERTF32X4 $3, (AX)(R15*1), Z1, Z1
-	VADDPS Z1, Z0, Z0
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS X0, (AX)
 	VEXTRACTF32X4 $1, Z0, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z0, (AX)(R14*1)
@@ -1556,12 +1584,6 @@ store:
 
 // C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
 TEXT quad4x1AVX512<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
@@ -1570,6 +1592,48 @@ TEXT quad4x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Z3
 	MOVQ tileArgs_segmentCount(DI), R14
 	MOVQ R14, tileArgs_left(DI)
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_cQuad2(DI), R14
+	MOVQ tileArgs_cQuad3(DI), R15
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, tileArgs_left(DI)
+	JNE added
+	VMOVUPS (AX), X4
+	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
+	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
+	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
+	VADDPS Z4, Z0, Z0
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X4
+	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
+	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
+	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
+	VADDPS Z4, Z1, Z1
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X4
+	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
+	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
+	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
+	VADDPS Z4, Z2, Z2
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X4
+	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
+	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
+	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
+	VADDPS Z4, Z3, Z3
+added:
+	CMPQ tileArgs_left(DI), $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_bQuad2(DI), R14
 	MOVQ tileArgs_bQuad3(DI), R15
@@ -1603,55 +1667,25 @@ eachStep:
 	JNZ eachStep
 	DECQ tileArgs_left(DI)
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_cQuad2(DI), R14
-	MOVQ tileArgs_cQuad3(DI), R15
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VMOVUPS (AX), X4
-	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
-	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
-	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
-	VADDPS Z4, Z0, Z0
-	ADDQ CX, AX
-	VMOVUPS (AX), X4
-	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
-	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
-	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
-	VADDPS Z4, Z1, Z1
-	ADDQ CX, AX
-	VMOVUPS (AX), X4
-	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
-	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
-	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
-	VADDPS Z4, Z2, Z2
-	ADDQ CX, AX
-	VMOVUPS (AX), X4
-	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
-	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
-	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
-	VADDPS Z4, Z3, Z3
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS X0, (AX)
 	VEXTRACTF32X4 $1, Z0, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z0, (AX)(R14*1)
 	VEXTRACTF32X4 $3, Z0, (AX)(R15*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X1, (AX)
 	VEXTRACTF32X4 $1, Z1, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z1, (AX)(R14*1)
 	VEXTRACTF32X4 $3, Z1, (AX)(R15*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X2, (AX)
 	VEXTRACTF32X4 $1, Z2, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z2, (AX)(R14*1)
 	VEXTRACTF32X4 $3, Z2, (AX)(R15*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X3, (AX)
 	VEXTRACTF32X4 $1, Z3, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z3, (AX)(R14*1)
@@ -1661,17 +1695,6 @@ store:
 
 // C is in registers 0 to 15 and B in registers 16 to 16. Elements of A are in the registers after B.
 TEXT quad16x1AVX512<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	LEAQ (CX)(CX*4), SI
-	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
-	MOVQ CX, R14
-	SHLQ $3, R14
-	SUBQ R14, R10
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
@@ -1692,6 +1715,125 @@ TEXT quad16x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 60(BX), Z15
 	MOVQ tileArgs_segmentCount(DI), R14
 	MOVQ R14, tileArgs_left(DI)
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_cQuad2(DI), R14
+	MOVQ tileArgs_cQuad3(DI), R15
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, tileArgs_left(DI)
+	JNE added
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z0, Z0
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z1, Z1
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z2, Z2
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z3, Z3
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z4, Z4
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z5, Z5
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z6, Z6
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z7, Z7
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z8, Z8
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z9, Z9
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z10, Z10
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z11, Z11
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z12, Z12
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z13, Z13
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z14, Z14
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z15, Z15
+added:
+	CMPQ tileArgs_left(DI), $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
+	MOVQ CX, AX
+	SHLQ $3, AX
+	SUBQ AX, R10
 	MOVQ tileArgs_bVector(DI), R9
 	MOVQ tileArgs_bQuad2(DI), R14
 	MOVQ tileArgs_bQuad3(DI), R15
@@ -1750,187 +1892,85 @@ eachStep:
 	JNZ eachStep
 	DECQ tileArgs_left(DI)
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_cQuad2(DI), R14
-	MOVQ tileArgs_cQuad3(DI), R15
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z0, Z0
-	ADDQ CX, AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z1, Z1
-	ADDQ CX, AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z2, Z2
-	ADDQ CX, AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z3, Z3
-	ADDQ CX, AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z4, Z4
-	ADDQ CX, AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z5, Z5
-	ADDQ CX, AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z6, Z6
-	ADDQ CX, AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z7, Z7
-	ADDQ CX, AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z8, Z8
-	ADDQ CX, AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z9, Z9
-	ADDQ CX, AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z10, Z10
-	ADDQ CX, AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z11, Z11
-	ADDQ CX, AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z12, Z12
-	ADDQ CX, AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z13, Z13
-	ADDQ CX, AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z14, Z14
-	ADDQ CX, AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z15, Z15
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS X0, (AX)
 	VEXTRACTF32X4 $1, Z0, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z0, (AX)(R14*1)
 	VEXTRACTF32X4 $3, Z0, (AX)(R15*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X1, (AX)
 	VEXTRACTF32X4 $1, Z1, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z1, (AX)(R14*1)
 	VEXTRACTF32X4 $3, Z1, (AX)(R15*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X2, (AX)
 	VEXTRACTF32X4 $1, Z2, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z2, (AX)(R14*1)
 	VEXTRACTF32X4 $3, Z2, (AX)(R15*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X3, (AX)
 	VEXTRACTF32X4 $1, Z3, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z3, (AX)(R14*1)
 	VEXTRACTF32X4 $3, Z3, (AX)(R15*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X4, (AX)
 	VEXTRACTF32X4 $1, Z4, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z4, (AX)(R14*1)
 	VEXTRACTF32X4 $3, Z4, (AX)(R15*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X5, (AX)
 	VEXTRACTF32X4 $1, Z5, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z5, (AX)(R14*1)
 	VEXTRACTF32X4 $3, Z5, (AX)(R15*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X6, (AX)
 	VEXTRACTF32X4 $1, Z6, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z6, (AX)(R14*1)
 	VEXTRACTF32X4 $3, Z6, (AX)(R15*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X7, (AX)
 	VEXTRACTF32X4 $1, Z7, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z7, (AX)(R14*1)
 	VEXTRACTF32X4 $3, Z7, (AX)(R15*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X8, (AX)
 	VEXTRACTF32X4 $1, Z8, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z8, (AX)(R14*1)
 	VEXTRACTF32X4 $3, Z8, (AX)(R15*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X9, (AX)
 	VEXTRACTF32X4 $1, Z9, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z9, (AX)(R14*1)
 	VEXTRACTF32X4 $3, Z9, (AX)(R15*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X10, (AX)
 	VEXTRACTF32X4 $1, Z10, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z10, (AX)(R14*1)
 	VEXTRACTF32X4 $3, Z10, (AX)(R15*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X11, (AX)
 	VEXTRACTF32X4 $1, Z11, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z11, (AX)(R14*1)
 	VEXTRACTF32X4 $3, Z11, (AX)(R15*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X12, (AX)
 	VEXTRACTF32X4 $1, Z12, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z12, (AX)(R14*1)
 	VEXTRACTF32X4 $3, Z12, (AX)(R15*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X13, (AX)
 	VEXTRACTF32X4 $1, Z13, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z13, (AX)(R14*1)
 	VEXTRACTF32X4 $3, Z13, (AX)(R15*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X14, (AX)
 	VEXTRACTF32X4 $1, Z14, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z14, (AX)(R14*1)
 	VEXTRACTF32X4 $3, Z14, (AX)(R15*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X15, (AX)
 	VEXTRACTF32X4 $1, Z15, (AX)(R9*1)
 	VEXTRACTF32X4 $2, Z15, (AX)(R14*1)
@@ -1940,15 +1980,27 @@ store:
 
 // C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
 TEXT full1x1AVX2<>(SB), NOSPLIT, $0-16
+	// Set the sums to the bias.
+	MOVQ tileArgs_bias(DI), BX
+	VBROADCASTSS (BX), Y0
+	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VADDPS (AX), Y0, Y0
+added:
+	CMPQ R14, $0
+	JEQ store
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS (BX), Y0
-	MOVQ tileArgs_segmentCount(DI), R14
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -1971,32 +2023,39 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Y0, Y0
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Y0, (AX)
 	VZEROUPPER
 	RET
 
 // C is in registers 0 to 1 and B in registers 2 to 3. Elements of A are in the registers after B.
 TEXT full1x2AVX2<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Y0
 	VMOVAPS Y0, Y1
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VADDPS (AX), Y0, Y0
+	VADDPS (AX)(R9*1), Y1, Y1
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -2021,17 +2080,10 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Y0, Y0
-	VADDPS (AX)(R9*1), Y1, Y1
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Y0, (AX)
 	VMOVUPS Y1, (AX)(R9*1)
 	VZEROUPPER
@@ -2039,17 +2091,31 @@ store:
 
 // C is in registers 0 to 2 and B in registers 3 to 5. Elements of A are in the registers after B.
 TEXT full1x3AVX2<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Y0
 	VMOVAPS Y0, Y1
 	VMOVAPS Y0, Y2
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VADDPS (AX), Y0, Y0
+	VADDPS (AX)(R9*1), Y1, Y1
+	VADDPS (AX)(R9*2), Y2, Y2
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -2076,18 +2142,10 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Y0, Y0
-	VADDPS (AX)(R9*1), Y1, Y1
-	VADDPS (AX)(R9*2), Y2, Y2
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Y0, (AX)
 	VMOVUPS Y1, (AX)(R9*1)
 	VMOVUPS Y2, (AX)(R9*2)
@@ -2096,12 +2154,6 @@ store:
 
 // C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
 TEXT full4x1AVX2<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Y0
@@ -2109,6 +2161,28 @@ TEXT full4x1AVX2<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 8(BX), Y2
 	VBROADCASTSS 12(BX), Y3
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VADDPS (AX), Y0, Y0
+	VADDPS (AX)(CX*1), Y1, Y1
+	VADDPS (AX)(CX*2), Y2, Y2
+	VADDPS (AX)(DX*1), Y3, Y3
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -2137,40 +2211,19 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Y0, Y0
-	ADDQ CX, AX
-	VADDPS (AX), Y1, Y1
-	ADDQ CX, AX
-	VADDPS (AX), Y2, Y2
-	ADDQ CX, AX
-	VADDPS (AX), Y3, Y3
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Y0, (AX)
-	ADDQ CX, AX
-	VMOVUPS Y1, (AX)
-	ADDQ CX, AX
-	VMOVUPS Y2, (AX)
-	ADDQ CX, AX
-	VMOVUPS Y3, (AX)
+	VMOVUPS Y1, (AX)(CX*1)
+	VMOVUPS Y2, (AX)(CX*2)
+	VMOVUPS Y3, (AX)(DX*1)
 	VZEROUPPER
 	RET
 
 // C is in registers 0 to 7 and B in registers 8 to 9. Elements of A are in the registers after B.
 TEXT full4x2AVX2<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Y0
@@ -2182,6 +2235,34 @@ TEXT full4x2AVX2<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Y6
 	VMOVAPS Y6, Y7
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VADDPS (AX), Y0, Y0
+	VADDPS (AX)(R9*1), Y1, Y1
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Y2, Y2
+	VADDPS (AX)(R9*1), Y3, Y3
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Y4, Y4
+	VADDPS (AX)(R9*1), Y5, Y5
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Y6, Y6
+	VADDPS (AX)(R9*1), Y7, Y7
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -2215,35 +2296,19 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Y0, Y0
-	VADDPS (AX)(R9*1), Y1, Y1
-	ADDQ CX, AX
-	VADDPS (AX), Y2, Y2
-	VADDPS (AX)(R9*1), Y3, Y3
-	ADDQ CX, AX
-	VADDPS (AX), Y4, Y4
-	VADDPS (AX)(R9*1), Y5, Y5
-	ADDQ CX, AX
-	VADDPS (AX), Y6, Y6
-	VADDPS (AX)(R9*1), Y7, Y7
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Y0, (AX)
 	VMOVUPS Y1, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Y2, (AX)
 	VMOVUPS Y3, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Y4, (AX)
 	VMOVUPS Y5, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Y6, (AX)
 	VMOVUPS Y7, (AX)(R9*1)
 	VZEROUPPER
@@ -2251,12 +2316,6 @@ store:
 
 // C is in registers 0 to 11 and B in registers 12 to 14. Elements of A are in the registers after B.
 TEXT full4x3AVX2<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Y0
@@ -2272,6 +2331,38 @@ TEXT full4x3AVX2<>(SB), NOSPLIT, $0-16
 	VMOVAPS Y9, Y10
 	VMOVAPS Y9, Y11
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VADDPS (AX), Y0, Y0
+	VADDPS (AX)(R9*1), Y1, Y1
+	VADDPS (AX)(R9*2), Y2, Y2
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Y3, Y3
+	VADDPS (AX)(R9*1), Y4, Y4
+	VADDPS (AX)(R9*2), Y5, Y5
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Y6, Y6
+	VADDPS (AX)(R9*1), Y7, Y7
+	VADDPS (AX)(R9*2), Y8, Y8
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Y9, Y9
+	VADDPS (AX)(R9*1), Y10, Y10
+	VADDPS (AX)(R9*2), Y11, Y11
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -2310,42 +2401,22 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VADDPS (AX), Y0, Y0
-	VADDPS (AX)(R9*1), Y1, Y1
-	VADDPS (AX)(R9*2), Y2, Y2
-	ADDQ CX, AX
-	VADDPS (AX), Y3, Y3
-	VADDPS (AX)(R9*1), Y4, Y4
-	VADDPS (AX)(R9*2), Y5, Y5
-	ADDQ CX, AX
-	VADDPS (AX), Y6, Y6
-	VADDPS (AX)(R9*1), Y7, Y7
-	VADDPS (AX)(R9*2), Y8, Y8
-	ADDQ CX, AX
-	VADDPS (AX), Y9, Y9
-	VADDPS (AX)(R9*1), Y10, Y10
-	VADDPS (AX)(R9*2), Y11, Y11
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Y0, (AX)
 	VMOVUPS Y1, (AX)(R9*1)
 	VMOVUPS Y2, (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Y3, (AX)
 	VMOVUPS Y4, (AX)(R9*1)
 	VMOVUPS Y5, (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Y6, (AX)
 	VMOVUPS Y7, (AX)(R9*1)
 	VMOVUPS Y8, (AX)(R9*2)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS Y9, (AX)
 	VMOVUPS Y10, (AX)(R9*1)
 	VMOVUPS Y11, (AX)(R9*2)
@@ -2354,11 +2425,6 @@ store:
 
 // C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
 TEXT partial1x1AVX2<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Y0
@@ -2368,6 +2434,24 @@ TEXT partial1x1AVX2<>(SB), NOSPLIT, $0-16
 	SUBQ R13, R14
 	VMOVDQU (R14), Y15
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VMASKMOVPS (AX), Y15, Y1
+	VADDPS Y1, Y0, Y0
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -2390,29 +2474,16 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VMASKMOVPS (AX), Y15, Y1
-	VADDPS Y1, Y0, Y0
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMASKMOVPS Y0, Y15, (AX)
 	VZEROUPPER
 	RET
 
 // C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
 TEXT partial4x1AVX2<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Y0
@@ -2425,6 +2496,32 @@ TEXT partial4x1AVX2<>(SB), NOSPLIT, $0-16
 	SUBQ R13, R14
 	VMOVDQU (R14), Y15
 	MOVQ tileArgs_segmentCount(DI), R14
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, R14
+	JNE added
+	VMASKMOVPS (AX), Y15, Y4
+	VADDPS Y4, Y0, Y0
+	VMASKMOVPS (AX)(CX*1), Y15, Y4
+	VADDPS Y4, Y1, Y1
+	VMASKMOVPS (AX)(CX*2), Y15, Y4
+	VADDPS Y4, Y2, Y2
+	VMASKMOVPS (AX)(DX*1), Y15, Y4
+	VADDPS Y4, Y3, Y3
+added:
+	CMPQ R14, $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -2453,48 +2550,43 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VMASKMOVPS (AX), Y15, Y4
-	VADDPS Y4, Y0, Y0
-	ADDQ CX, AX
-	VMASKMOVPS (AX), Y15, Y4
-	VADDPS Y4, Y1, Y1
-	ADDQ CX, AX
-	VMASKMOVPS (AX), Y15, Y4
-	VADDPS Y4, Y2, Y2
-	ADDQ CX, AX
-	VMASKMOVPS (AX), Y15, Y4
-	VADDPS Y4, Y3, Y3
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMASKMOVPS Y0, Y15, (AX)
-	ADDQ CX, AX
-	VMASKMOVPS Y1, Y15, (AX)
-	ADDQ CX, AX
-	VMASKMOVPS Y2, Y15, (AX)
-	ADDQ CX, AX
-	VMASKMOVPS Y3, Y15, (AX)
+	VMASKMOVPS Y1, Y15, (AX)(CX*1)
+	VMASKMOVPS Y2, Y15, (AX)(CX*2)
+	VMASKMOVPS Y3, Y15, (AX)(DX*1)
 	VZEROUPPER
 	RET
 
 // C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
 TEXT quad1x1AVX2<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Y0
 	MOVQ tileArgs_segmentCount(DI), R14
 	MOVQ R14, tileArgs_left(DI)
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, tileArgs_left(DI)
+	JNE added
+	VMOVUPS (AX), X1
+	VINSERTF128 $1, (AX)(R9*1), Y1, Y1
+	VADDPS Y1, Y0, Y0
+added:
+	CMPQ tileArgs_left(DI), $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -2518,18 +2610,10 @@ eachStep:
 	JNZ eachStep
 	DECQ tileArgs_left(DI)
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VMOVUPS (AX), X1
-	VINSERTF128 $1, (AX)(R9*1), Y1, Y1
-	VADDPS Y1, Y0, Y0
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS X0, (AX)
 	VEXTRACTF128 $1, Y0, (AX)(R9*1)
 	VZEROUPPER
@@ -2537,12 +2621,6 @@ store:
 
 // C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
 TEXT quad4x1AVX2<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_aStep(DI), R10
-	MOVQ tileArgs_bStep(DI), R11
-	MOVQ tileArgs_segments(DI), R12
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Y0
@@ -2551,6 +2629,38 @@ TEXT quad4x1AVX2<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Y3
 	MOVQ tileArgs_segmentCount(DI), R14
 	MOVQ R14, tileArgs_left(DI)
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, tileArgs_left(DI)
+	JNE added
+	VMOVUPS (AX), X4
+	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
+	VADDPS Y4, Y0, Y0
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X4
+	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
+	VADDPS Y4, Y1, Y1
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X4
+	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
+	VADDPS Y4, Y2, Y2
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X4
+	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
+	VADDPS Y4, Y3, Y3
+added:
+	CMPQ tileArgs_left(DI), $0
+	JEQ store
+	// Load strides.
+	MOVQ tileArgs_aRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ tileArgs_aStep(DI), R10
+	MOVQ tileArgs_bStep(DI), R11
+	MOVQ tileArgs_segments(DI), R12
 	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
@@ -2580,39 +2690,19 @@ eachStep:
 	JNZ eachStep
 	DECQ tileArgs_left(DI)
 	JNZ eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_add(DI), R13
-	CMPQ R13, $0
-	JEQ store
-	VMOVUPS (AX), X4
-	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
-	VADDPS Y4, Y0, Y0
-	ADDQ CX, AX
-	VMOVUPS (AX), X4
-	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
-	VADDPS Y4, Y1, Y1
-	ADDQ CX, AX
-	VMOVUPS (AX), X4
-	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
-	VADDPS Y4, Y2, Y2
-	ADDQ CX, AX
-	VMOVUPS (AX), X4
-	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
-	VADDPS Y4, Y3, Y3
-	MOVQ tileArgs_c(DI), AX
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVQ tileArgs_c(DI), AX
 	VMOVUPS X0, (AX)
 	VEXTRACTF128 $1, Y0, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X1, (AX)
 	VEXTRACTF128 $1, Y1, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X2, (AX)
 	VEXTRACTF128 $1, Y2, (AX)(R9*1)
-	ADDQ CX, AX
+	LEAQ (AX)(CX*1), AX
 	VMOVUPS X3, (AX)
 	VEXTRACTF128 $1, Y3, (AX)(R9*1)
 	VZEROUPPER

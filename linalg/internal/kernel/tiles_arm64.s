@@ -8,36 +8,49 @@
 // These kernels compute the tiles of contractions; see tiles.go and tileArgs. They use these registers:
 //
 //	R0    address of the arguments
-//	R1    address of the element of A at a step, later of a row of C
+//	R1    address of the element of A at a step, or of a row of C
 //	R2    address of the row of B at a step
-//	R3    row stride of A, later of C
-//	R4    3 times the row stride of A
-//	R5    5 times the row stride of A
-//	R6    7 times the row stride of A
-//	R7    stride between vectors of B, later of C; in a quad tile, offset of group 1 from group 0
+//	R3    row stride of A, or of C
+//	R4    3 times the row stride
+//	R5    5 times the row stride
+//	R6    7 times the row stride
+//	R7    stride between vectors of B or C; in a quad tile, offset of group 1 from group 0
 //	R8    stride between steps of A, minus 8 rows in tiles with more than 8 rows
 //	R9    stride between steps of B
 //	R10   address of the next segment
 //	R11   number of steps left
 //	R12   number of segments left; in a quad tile, offset of group 2
 //	R13   offset of the prefetched element of A; in a quad tile, offset of group 3
-//	R14   2 times the row stride of A
-//	R15   4 times the row stride of A
-//	R16   6 times the row stride of A
+//	R14   2 times the row stride
+//	R15   4 times the row stride
+//	R16   6 times the row stride
 //	R17   2 times the stride between vectors
 //	R19   3 times the stride between vectors
 
 // C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
 TEXT full1x1NEON<>(SB), NOSPLIT, $0-16
+	// Set the sums to the bias.
+	MOVD tileArgs_bias(R0), R2
+	VLD1R (R2), [V0.S4]
+	MOVD tileArgs_segmentCount(R0), R12
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F1
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+added:
+	CMP $0, R12
+	BEQ store
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
-	// Set the sums to the bias.
-	MOVD tileArgs_bias(R0), R2
-	VLD1R (R2), [V0.S4]
-	MOVD tileArgs_segmentCount(R0), R12
 	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
@@ -60,32 +73,40 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	MOVD tileArgs_add(R0), R11
-	CMP $0, R11
-	BEQ store
-	FMOVQ (R1), F1
-	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	MOVD tileArgs_c(R0), R1
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	RET
 
 // C is in registers 0 to 1 and B in registers 2 to 3. Elements of A are in the registers after B.
 TEXT full1x2NEON<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVD tileArgs_aRow(R0), R3
-	MOVD tileArgs_aStep(R0), R8
-	MOVD tileArgs_bStep(R0), R9
-	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
 	VMOV V0.B16, V1.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F2
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x3ce76822 // ldr q2, [x1, x7]
+	WORD $0x4e22d421 // fadd v1.4s, v1.4s, v2.4s
+added:
+	CMP $0, R12
+	BEQ store
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
@@ -110,36 +131,45 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	MOVD tileArgs_add(R0), R11
-	CMP $0, R11
-	BEQ store
-	FMOVQ (R1), F2
-	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD $0x3ce76822 // ldr q2, [x1, x7]
-	WORD $0x4e22d421 // fadd v1.4s, v1.4s, v2.4s
-	MOVD tileArgs_c(R0), R1
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca76821 // str q1, [x1, x7]
 	RET
 
 // C is in registers 0 to 2 and B in registers 3 to 5. Elements of A are in the registers after B.
 TEXT full1x3NEON<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVD tileArgs_aRow(R0), R3
-	MOVD tileArgs_aStep(R0), R8
-	MOVD tileArgs_bStep(R0), R9
-	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
 	VMOV V0.B16, V1.B16
 	VMOV V0.B16, V2.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	ADD R7, R7, R17
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F3
+	WORD $0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
+	WORD $0x3ce76823 // ldr q3, [x1, x7]
+	WORD $0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD $0x3cf16823 // ldr q3, [x1, x17]
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+added:
+	CMP $0, R12
+	BEQ store
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	MOVD tileArgs_bVector(R0), R7
 	ADD R7, R7, R17
 	// For each segment:
@@ -167,22 +197,10 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	ADD R7, R7, R17
-	MOVD tileArgs_add(R0), R11
-	CMP $0, R11
-	BEQ store
-	FMOVQ (R1), F3
-	WORD $0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
-	WORD $0x3ce76823 // ldr q3, [x1, x7]
-	WORD $0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD $0x3cf16823 // ldr q3, [x1, x17]
-	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
-	MOVD tileArgs_c(R0), R1
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca76821 // str q1, [x1, x7]
 	WORD $0x3cb16822 // str q2, [x1, x17]
@@ -190,11 +208,6 @@ store:
 
 // C is in registers 0 to 3 and B in registers 4 to 7. Elements of A are in the registers after B.
 TEXT full1x4NEON<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVD tileArgs_aRow(R0), R3
-	MOVD tileArgs_aStep(R0), R8
-	MOVD tileArgs_bStep(R0), R9
-	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
@@ -202,6 +215,32 @@ TEXT full1x4NEON<>(SB), NOSPLIT, $0-16
 	VMOV V0.B16, V2.B16
 	VMOV V0.B16, V3.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	ADD R7, R7, R17
+	ADD R7, R17, R19
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F4
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3ce76824 // ldr q4, [x1, x7]
+	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	WORD $0x3cf16824 // ldr q4, [x1, x17]
+	WORD $0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	WORD $0x3cf36824 // ldr q4, [x1, x19]
+	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+added:
+	CMP $0, R12
+	BEQ store
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	MOVD tileArgs_bVector(R0), R7
 	ADD R7, R7, R17
 	ADD R7, R17, R19
@@ -232,25 +271,10 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	ADD R7, R7, R17
-	ADD R7, R17, R19
-	MOVD tileArgs_add(R0), R11
-	CMP $0, R11
-	BEQ store
-	FMOVQ (R1), F4
-	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
-	WORD $0x3ce76824 // ldr q4, [x1, x7]
-	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
-	WORD $0x3cf16824 // ldr q4, [x1, x17]
-	WORD $0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	WORD $0x3cf36824 // ldr q4, [x1, x19]
-	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
-	MOVD tileArgs_c(R0), R1
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca76821 // str q1, [x1, x7]
 	WORD $0x3cb16822 // str q2, [x1, x17]
@@ -259,13 +283,6 @@ store:
 
 // C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
 TEXT full4x1NEON<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVD tileArgs_aRow(R0), R3
-	ADD R3, R3, R14
-	ADD R3, R14, R4
-	MOVD tileArgs_aStep(R0), R8
-	MOVD tileArgs_bStep(R0), R9
-	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
@@ -276,6 +293,34 @@ TEXT full4x1NEON<>(SB), NOSPLIT, $0-16
 	FMOVS 12(R2), F3
 	VDUP V3.S[0], V3.S4
 	MOVD tileArgs_segmentCount(R0), R12
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F4
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3ce36824 // ldr q4, [x1, x3]
+	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	WORD $0x3cee6824 // ldr q4, [x1, x14]
+	WORD $0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	WORD $0x3ce46824 // ldr q4, [x1, x4]
+	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+added:
+	CMP $0, R12
+	BEQ store
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
@@ -304,44 +349,18 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	MOVD tileArgs_add(R0), R11
-	CMP $0, R11
-	BEQ store
-	FMOVQ (R1), F4
-	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
-	ADD R3, R1
-	FMOVQ (R1), F4
-	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
-	ADD R3, R1
-	FMOVQ (R1), F4
-	WORD $0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	ADD R3, R1
-	FMOVQ (R1), F4
-	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
-	MOVD tileArgs_c(R0), R1
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
-	ADD R3, R1
-	FMOVQ F1, (R1)
-	ADD R3, R1
-	FMOVQ F2, (R1)
-	ADD R3, R1
-	FMOVQ F3, (R1)
+	WORD $0x3ca36821 // str q1, [x1, x3]
+	WORD $0x3cae6822 // str q2, [x1, x14]
+	WORD $0x3ca46823 // str q3, [x1, x4]
 	RET
 
 // C is in registers 0 to 7 and B in registers 8 to 9. Elements of A are in the registers after B.
 TEXT full4x2NEON<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVD tileArgs_aRow(R0), R3
-	ADD R3, R3, R14
-	ADD R3, R14, R4
-	MOVD tileArgs_aStep(R0), R8
-	MOVD tileArgs_bStep(R0), R9
-	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
@@ -356,6 +375,43 @@ TEXT full4x2NEON<>(SB), NOSPLIT, $0-16
 	VDUP V6.S[0], V6.S4
 	VMOV V6.B16, V7.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F8
+	WORD $0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
+	WORD $0x3ce76828 // ldr q8, [x1, x7]
+	WORD $0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F8
+	WORD $0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
+	WORD $0x3ce76828 // ldr q8, [x1, x7]
+	WORD $0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F8
+	WORD $0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD $0x3ce76828 // ldr q8, [x1, x7]
+	WORD $0x4e28d4a5 // fadd v5.4s, v5.4s, v8.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F8
+	WORD $0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
+	WORD $0x3ce76828 // ldr q8, [x1, x7]
+	WORD $0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
+added:
+	CMP $0, R12
+	BEQ store
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
@@ -389,56 +445,25 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	MOVD tileArgs_add(R0), R11
-	CMP $0, R11
-	BEQ store
-	FMOVQ (R1), F8
-	WORD $0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
-	WORD $0x3ce76828 // ldr q8, [x1, x7]
-	WORD $0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
-	ADD R3, R1
-	FMOVQ (R1), F8
-	WORD $0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
-	WORD $0x3ce76828 // ldr q8, [x1, x7]
-	WORD $0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
-	ADD R3, R1
-	FMOVQ (R1), F8
-	WORD $0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD $0x3ce76828 // ldr q8, [x1, x7]
-	WORD $0x4e28d4a5 // fadd v5.4s, v5.4s, v8.4s
-	ADD R3, R1
-	FMOVQ (R1), F8
-	WORD $0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
-	WORD $0x3ce76828 // ldr q8, [x1, x7]
-	WORD $0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
-	MOVD tileArgs_c(R0), R1
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca76821 // str q1, [x1, x7]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F2, (R1)
 	WORD $0x3ca76823 // str q3, [x1, x7]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F4, (R1)
 	WORD $0x3ca76825 // str q5, [x1, x7]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F6, (R1)
 	WORD $0x3ca76827 // str q7, [x1, x7]
 	RET
 
 // C is in registers 0 to 11 and B in registers 12 to 14. Elements of A are in the registers after B.
 TEXT full4x3NEON<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVD tileArgs_aRow(R0), R3
-	ADD R3, R3, R14
-	ADD R3, R14, R4
-	MOVD tileArgs_aStep(R0), R8
-	MOVD tileArgs_bStep(R0), R9
-	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
@@ -457,6 +482,52 @@ TEXT full4x3NEON<>(SB), NOSPLIT, $0-16
 	VMOV V9.B16, V10.B16
 	VMOV V9.B16, V11.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	ADD R7, R7, R17
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F12
+	WORD $0x4e2cd400 // fadd v0.4s, v0.4s, v12.4s
+	WORD $0x3ce7682c // ldr q12, [x1, x7]
+	WORD $0x4e2cd421 // fadd v1.4s, v1.4s, v12.4s
+	WORD $0x3cf1682c // ldr q12, [x1, x17]
+	WORD $0x4e2cd442 // fadd v2.4s, v2.4s, v12.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F12
+	WORD $0x4e2cd463 // fadd v3.4s, v3.4s, v12.4s
+	WORD $0x3ce7682c // ldr q12, [x1, x7]
+	WORD $0x4e2cd484 // fadd v4.4s, v4.4s, v12.4s
+	WORD $0x3cf1682c // ldr q12, [x1, x17]
+	WORD $0x4e2cd4a5 // fadd v5.4s, v5.4s, v12.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F12
+	WORD $0x4e2cd4c6 // fadd v6.4s, v6.4s, v12.4s
+	WORD $0x3ce7682c // ldr q12, [x1, x7]
+	WORD $0x4e2cd4e7 // fadd v7.4s, v7.4s, v12.4s
+	WORD $0x3cf1682c // ldr q12, [x1, x17]
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F12
+	WORD $0x4e2cd529 // fadd v9.4s, v9.4s, v12.4s
+	WORD $0x3ce7682c // ldr q12, [x1, x7]
+	WORD $0x4e2cd54a // fadd v10.4s, v10.4s, v12.4s
+	WORD $0x3cf1682c // ldr q12, [x1, x17]
+	WORD $0x4e2cd56b // fadd v11.4s, v11.4s, v12.4s
+added:
+	CMP $0, R12
+	BEQ store
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	MOVD tileArgs_bVector(R0), R7
 	ADD R7, R7, R17
 	// For each segment:
@@ -496,55 +567,22 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	ADD R7, R7, R17
-	MOVD tileArgs_add(R0), R11
-	CMP $0, R11
-	BEQ store
-	FMOVQ (R1), F12
-	WORD $0x4e2cd400 // fadd v0.4s, v0.4s, v12.4s
-	WORD $0x3ce7682c // ldr q12, [x1, x7]
-	WORD $0x4e2cd421 // fadd v1.4s, v1.4s, v12.4s
-	WORD $0x3cf1682c // ldr q12, [x1, x17]
-	WORD $0x4e2cd442 // fadd v2.4s, v2.4s, v12.4s
-	ADD R3, R1
-	FMOVQ (R1), F12
-	WORD $0x4e2cd463 // fadd v3.4s, v3.4s, v12.4s
-	WORD $0x3ce7682c // ldr q12, [x1, x7]
-	WORD $0x4e2cd484 // fadd v4.4s, v4.4s, v12.4s
-	WORD $0x3cf1682c // ldr q12, [x1, x17]
-	WORD $0x4e2cd4a5 // fadd v5.4s, v5.4s, v12.4s
-	ADD R3, R1
-	FMOVQ (R1), F12
-	WORD $0x4e2cd4c6 // fadd v6.4s, v6.4s, v12.4s
-	WORD $0x3ce7682c // ldr q12, [x1, x7]
-	WORD $0x4e2cd4e7 // fadd v7.4s, v7.4s, v12.4s
-	WORD $0x3cf1682c // ldr q12, [x1, x17]
-	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
-	ADD R3, R1
-	FMOVQ (R1), F12
-	WORD $0x4e2cd529 // fadd v9.4s, v9.4s, v12.4s
-	WORD $0x3ce7682c // ldr q12, [x1, x7]
-	WORD $0x4e2cd54a // fadd v10.4s, v10.4s, v12.4s
-	WORD $0x3cf1682c // ldr q12, [x1, x17]
-	WORD $0x4e2cd56b // fadd v11.4s, v11.4s, v12.4s
-	MOVD tileArgs_c(R0), R1
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca76821 // str q1, [x1, x7]
 	WORD $0x3cb16822 // str q2, [x1, x17]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F3, (R1)
 	WORD $0x3ca76824 // str q4, [x1, x7]
 	WORD $0x3cb16825 // str q5, [x1, x17]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F6, (R1)
 	WORD $0x3ca76827 // str q7, [x1, x7]
 	WORD $0x3cb16828 // str q8, [x1, x17]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F9, (R1)
 	WORD $0x3ca7682a // str q10, [x1, x7]
 	WORD $0x3cb1682b // str q11, [x1, x17]
@@ -552,13 +590,6 @@ store:
 
 // C is in registers 0 to 15 and B in registers 16 to 19. Elements of A are in the registers after B.
 TEXT full4x4NEON<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVD tileArgs_aRow(R0), R3
-	ADD R3, R3, R14
-	ADD R3, R14, R4
-	MOVD tileArgs_aStep(R0), R8
-	MOVD tileArgs_bStep(R0), R9
-	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
@@ -581,6 +612,61 @@ TEXT full4x4NEON<>(SB), NOSPLIT, $0-16
 	VMOV V12.B16, V14.B16
 	VMOV V12.B16, V15.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	ADD R7, R7, R17
+	ADD R7, R17, R19
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F16
+	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
+	WORD $0x3cf16830 // ldr q16, [x1, x17]
+	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	WORD $0x3cf36830 // ldr q16, [x1, x19]
+	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
+	WORD $0x3cf16830 // ldr q16, [x1, x17]
+	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
+	WORD $0x3cf36830 // ldr q16, [x1, x19]
+	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
+	WORD $0x3cf16830 // ldr q16, [x1, x17]
+	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
+	WORD $0x3cf36830 // ldr q16, [x1, x19]
+	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
+	WORD $0x3cf16830 // ldr q16, [x1, x17]
+	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
+	WORD $0x3cf36830 // ldr q16, [x1, x19]
+	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
+added:
+	CMP $0, R12
+	BEQ store
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	MOVD tileArgs_bVector(R0), R7
 	ADD R7, R7, R17
 	ADD R7, R17, R19
@@ -626,67 +712,25 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	ADD R7, R7, R17
-	ADD R7, R17, R19
-	MOVD tileArgs_add(R0), R11
-	CMP $0, R11
-	BEQ store
-	FMOVQ (R1), F16
-	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
-	WORD $0x3cf16830 // ldr q16, [x1, x17]
-	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
-	WORD $0x3cf36830 // ldr q16, [x1, x19]
-	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
-	WORD $0x3cf16830 // ldr q16, [x1, x17]
-	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
-	WORD $0x3cf36830 // ldr q16, [x1, x19]
-	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
-	WORD $0x3cf16830 // ldr q16, [x1, x17]
-	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
-	WORD $0x3cf36830 // ldr q16, [x1, x19]
-	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
-	WORD $0x3cf16830 // ldr q16, [x1, x17]
-	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
-	WORD $0x3cf36830 // ldr q16, [x1, x19]
-	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
-	MOVD tileArgs_c(R0), R1
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca76821 // str q1, [x1, x7]
 	WORD $0x3cb16822 // str q2, [x1, x17]
 	WORD $0x3cb36823 // str q3, [x1, x19]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F4, (R1)
 	WORD $0x3ca76825 // str q5, [x1, x7]
 	WORD $0x3cb16826 // str q6, [x1, x17]
 	WORD $0x3cb36827 // str q7, [x1, x19]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F8, (R1)
 	WORD $0x3ca76829 // str q9, [x1, x7]
 	WORD $0x3cb1682a // str q10, [x1, x17]
 	WORD $0x3cb3682b // str q11, [x1, x19]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F12, (R1)
 	WORD $0x3ca7682d // str q13, [x1, x7]
 	WORD $0x3cb1682e // str q14, [x1, x17]
@@ -695,15 +739,6 @@ store:
 
 // C is in registers 0 to 23 and B in registers 24 to 27. Elements of A are in the registers after B.
 TEXT full6x4NEON<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVD tileArgs_aRow(R0), R3
-	ADD R3, R3, R14
-	ADD R3, R14, R4
-	ADD R3, R4, R15
-	ADD R3, R15, R5
-	MOVD tileArgs_aStep(R0), R8
-	MOVD tileArgs_bStep(R0), R9
-	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
@@ -736,6 +771,81 @@ TEXT full6x4NEON<>(SB), NOSPLIT, $0-16
 	VMOV V20.B16, V22.B16
 	VMOV V20.B16, V23.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	ADD R7, R7, R17
+	ADD R7, R17, R19
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F24
+	WORD $0x4e38d400 // fadd v0.4s, v0.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d442 // fadd v2.4s, v2.4s, v24.4s
+	WORD $0x3cf36838 // ldr q24, [x1, x19]
+	WORD $0x4e38d463 // fadd v3.4s, v3.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d484 // fadd v4.4s, v4.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d4a5 // fadd v5.4s, v5.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d4c6 // fadd v6.4s, v6.4s, v24.4s
+	WORD $0x3cf36838 // ldr q24, [x1, x19]
+	WORD $0x4e38d4e7 // fadd v7.4s, v7.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d508 // fadd v8.4s, v8.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d529 // fadd v9.4s, v9.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d54a // fadd v10.4s, v10.4s, v24.4s
+	WORD $0x3cf36838 // ldr q24, [x1, x19]
+	WORD $0x4e38d56b // fadd v11.4s, v11.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d58c // fadd v12.4s, v12.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d5ad // fadd v13.4s, v13.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d5ce // fadd v14.4s, v14.4s, v24.4s
+	WORD $0x3cf36838 // ldr q24, [x1, x19]
+	WORD $0x4e38d5ef // fadd v15.4s, v15.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d610 // fadd v16.4s, v16.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d631 // fadd v17.4s, v17.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d652 // fadd v18.4s, v18.4s, v24.4s
+	WORD $0x3cf36838 // ldr q24, [x1, x19]
+	WORD $0x4e38d673 // fadd v19.4s, v19.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d694 // fadd v20.4s, v20.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d6b5 // fadd v21.4s, v21.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d6d6 // fadd v22.4s, v22.4s, v24.4s
+	WORD $0x3cf36838 // ldr q24, [x1, x19]
+	WORD $0x4e38d6f7 // fadd v23.4s, v23.4s, v24.4s
+added:
+	CMP $0, R12
+	BEQ store
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	ADD R3, R4, R15
+	ADD R3, R15, R5
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	MOVD tileArgs_bVector(R0), R7
 	ADD R7, R7, R17
 	ADD R7, R17, R19
@@ -791,95 +901,35 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	ADD R7, R7, R17
-	ADD R7, R17, R19
-	MOVD tileArgs_add(R0), R11
-	CMP $0, R11
-	BEQ store
-	FMOVQ (R1), F24
-	WORD $0x4e38d400 // fadd v0.4s, v0.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d442 // fadd v2.4s, v2.4s, v24.4s
-	WORD $0x3cf36838 // ldr q24, [x1, x19]
-	WORD $0x4e38d463 // fadd v3.4s, v3.4s, v24.4s
-	ADD R3, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d484 // fadd v4.4s, v4.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d4a5 // fadd v5.4s, v5.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d4c6 // fadd v6.4s, v6.4s, v24.4s
-	WORD $0x3cf36838 // ldr q24, [x1, x19]
-	WORD $0x4e38d4e7 // fadd v7.4s, v7.4s, v24.4s
-	ADD R3, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d508 // fadd v8.4s, v8.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d529 // fadd v9.4s, v9.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d54a // fadd v10.4s, v10.4s, v24.4s
-	WORD $0x3cf36838 // ldr q24, [x1, x19]
-	WORD $0x4e38d56b // fadd v11.4s, v11.4s, v24.4s
-	ADD R3, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d58c // fadd v12.4s, v12.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d5ad // fadd v13.4s, v13.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d5ce // fadd v14.4s, v14.4s, v24.4s
-	WORD $0x3cf36838 // ldr q24, [x1, x19]
-	WORD $0x4e38d5ef // fadd v15.4s, v15.4s, v24.4s
-	ADD R3, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d610 // fadd v16.4s, v16.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d631 // fadd v17.4s, v17.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d652 // fadd v18.4s, v18.4s, v24.4s
-	WORD $0x3cf36838 // ldr q24, [x1, x19]
-	WORD $0x4e38d673 // fadd v19.4s, v19.4s, v24.4s
-	ADD R3, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d694 // fadd v20.4s, v20.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d6b5 // fadd v21.4s, v21.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d6d6 // fadd v22.4s, v22.4s, v24.4s
-	WORD $0x3cf36838 // ldr q24, [x1, x19]
-	WORD $0x4e38d6f7 // fadd v23.4s, v23.4s, v24.4s
-	MOVD tileArgs_c(R0), R1
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca76821 // str q1, [x1, x7]
 	WORD $0x3cb16822 // str q2, [x1, x17]
 	WORD $0x3cb36823 // str q3, [x1, x19]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F4, (R1)
 	WORD $0x3ca76825 // str q5, [x1, x7]
 	WORD $0x3cb16826 // str q6, [x1, x17]
 	WORD $0x3cb36827 // str q7, [x1, x19]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F8, (R1)
 	WORD $0x3ca76829 // str q9, [x1, x7]
 	WORD $0x3cb1682a // str q10, [x1, x17]
 	WORD $0x3cb3682b // str q11, [x1, x19]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F12, (R1)
 	WORD $0x3ca7682d // str q13, [x1, x7]
 	WORD $0x3cb1682e // str q14, [x1, x17]
 	WORD $0x3cb3682f // str q15, [x1, x19]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F16, (R1)
 	WORD $0x3ca76831 // str q17, [x1, x7]
 	WORD $0x3cb16832 // str q18, [x1, x17]
 	WORD $0x3cb36833 // str q19, [x1, x19]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F20, (R1)
 	WORD $0x3ca76835 // str q21, [x1, x7]
 	WORD $0x3cb16836 // str q22, [x1, x17]
@@ -888,17 +938,6 @@ store:
 
 // C is in registers 0 to 15 and B in registers 16 to 17. Elements of A are in the registers after B.
 TEXT full8x2NEON<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVD tileArgs_aRow(R0), R3
-	ADD R3, R3, R14
-	ADD R3, R14, R4
-	ADD R3, R4, R15
-	ADD R3, R15, R5
-	ADD R3, R5, R16
-	ADD R3, R16, R6
-	MOVD tileArgs_aStep(R0), R8
-	MOVD tileArgs_bStep(R0), R9
-	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
@@ -925,6 +964,67 @@ TEXT full8x2NEON<>(SB), NOSPLIT, $0-16
 	VDUP V14.S[0], V14.S4
 	VMOV V14.B16, V15.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F16
+	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
+added:
+	CMP $0, R12
+	BEQ store
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	ADD R3, R4, R15
+	ADD R3, R15, R5
+	ADD R3, R5, R16
+	ADD R3, R16, R6
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
@@ -970,92 +1070,37 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	MOVD tileArgs_add(R0), R11
-	CMP $0, R11
-	BEQ store
-	FMOVQ (R1), F16
-	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
-	MOVD tileArgs_c(R0), R1
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca76821 // str q1, [x1, x7]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F2, (R1)
 	WORD $0x3ca76823 // str q3, [x1, x7]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F4, (R1)
 	WORD $0x3ca76825 // str q5, [x1, x7]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F6, (R1)
 	WORD $0x3ca76827 // str q7, [x1, x7]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F8, (R1)
 	WORD $0x3ca76829 // str q9, [x1, x7]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F10, (R1)
 	WORD $0x3ca7682b // str q11, [x1, x7]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F12, (R1)
 	WORD $0x3ca7682d // str q13, [x1, x7]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F14, (R1)
 	WORD $0x3ca7682f // str q15, [x1, x7]
 	RET
 
 // C is in registers 0 to 23 and B in registers 24 to 26. Elements of A are in the registers after B.
 TEXT full8x3NEON<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVD tileArgs_aRow(R0), R3
-	ADD R3, R3, R14
-	ADD R3, R14, R4
-	ADD R3, R4, R15
-	ADD R3, R15, R5
-	ADD R3, R5, R16
-	ADD R3, R16, R6
-	MOVD tileArgs_aStep(R0), R8
-	MOVD tileArgs_bStep(R0), R9
-	MOVD tileArgs_segments(R0), R10
 	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
@@ -1090,6 +1135,84 @@ TEXT full8x3NEON<>(SB), NOSPLIT, $0-16
 	VMOV V21.B16, V22.B16
 	VMOV V21.B16, V23.B16
 	MOVD tileArgs_segmentCount(R0), R12
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	ADD R7, R7, R17
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F24
+	WORD $0x4e38d400 // fadd v0.4s, v0.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d442 // fadd v2.4s, v2.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d463 // fadd v3.4s, v3.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d484 // fadd v4.4s, v4.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d4a5 // fadd v5.4s, v5.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d4c6 // fadd v6.4s, v6.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d4e7 // fadd v7.4s, v7.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d508 // fadd v8.4s, v8.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d529 // fadd v9.4s, v9.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d54a // fadd v10.4s, v10.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d56b // fadd v11.4s, v11.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d58c // fadd v12.4s, v12.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d5ad // fadd v13.4s, v13.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d5ce // fadd v14.4s, v14.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d5ef // fadd v15.4s, v15.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d610 // fadd v16.4s, v16.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d631 // fadd v17.4s, v17.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d652 // fadd v18.4s, v18.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d673 // fadd v19.4s, v19.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d694 // fadd v20.4s, v20.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d6b5 // fadd v21.4s, v21.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d6d6 // fadd v22.4s, v22.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d6f7 // fadd v23.4s, v23.4s, v24.4s
+added:
+	CMP $0, R12
+	BEQ store
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	ADD R3, R4, R15
+	ADD R3, R15, R5
+	ADD R3, R5, R16
+	ADD R3, R16, R6
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
 	MOVD tileArgs_bVector(R0), R7
 	ADD R7, R7, R17
 	// For each segment:
@@ -1145,99 +1268,38 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	ADD R7, R7, R17
-	MOVD tileArgs_add(R0), R11
-	CMP $0, R11
-	BEQ store
-	FMOVQ (R1), F24
-	WORD $0x4e38d400 // fadd v0.4s, v0.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d442 // fadd v2.4s, v2.4s, v24.4s
-	ADD R3, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d463 // fadd v3.4s, v3.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d484 // fadd v4.4s, v4.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d4a5 // fadd v5.4s, v5.4s, v24.4s
-	ADD R3, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d4c6 // fadd v6.4s, v6.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d4e7 // fadd v7.4s, v7.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d508 // fadd v8.4s, v8.4s, v24.4s
-	ADD R3, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d529 // fadd v9.4s, v9.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d54a // fadd v10.4s, v10.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d56b // fadd v11.4s, v11.4s, v24.4s
-	ADD R3, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d58c // fadd v12.4s, v12.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d5ad // fadd v13.4s, v13.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d5ce // fadd v14.4s, v14.4s, v24.4s
-	ADD R3, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d5ef // fadd v15.4s, v15.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d610 // fadd v16.4s, v16.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d631 // fadd v17.4s, v17.4s, v24.4s
-	ADD R3, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d652 // fadd v18.4s, v18.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d673 // fadd v19.4s, v19.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d694 // fadd v20.4s, v20.4s, v24.4s
-	ADD R3, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d6b5 // fadd v21.4s, v21.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d6d6 // fadd v22.4s, v22.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d6f7 // fadd v23.4s, v23.4s, v24.4s
-	MOVD tileArgs_c(R0), R1
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca76821 // str q1, [x1, x7]
 	WORD $0x3cb16822 // str q2, [x1, x17]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F3, (R1)
 	WORD $0x3ca76824 // str q4, [x1, x7]
 	WORD $0x3cb16825 // str q5, [x1, x17]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F6, (R1)
 	WORD $0x3ca76827 // str q7, [x1, x7]
 	WORD $0x3cb16828 // str q8, [x1, x17]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F9, (R1)
 	WORD $0x3ca7682a // str q10, [x1, x7]
 	WORD $0x3cb1682b // str q11, [x1, x17]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F12, (R1)
 	WORD $0x3ca7682d // str q13, [x1, x7]
 	WORD $0x3cb1682e // str q14, [x1, x17]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F15, (R1)
 	WORD $0x3ca76830 // str q16, [x1, x7]
 	WORD $0x3cb16831 // str q17, [x1, x17]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F18, (R1)
 	WORD $0x3ca76833 // str q19, [x1, x7]
 	WORD $0x3cb16834 // str q20, [x1, x17]
-	ADD R3, R1
+	ADD R3, R1, R1
 	FMOVQ F21, (R1)
 	WORD $0x3ca76836 // str q22, [x1, x7]
 	WORD $0x3cb16837 // str q23, [x1, x17]
@@ -1245,20 +1307,6 @@ store:
 
 // C is in registers 0 to 15 and B in registers 16 to 16. Elements of A are in the registers after B.
 TEXT full16x1NEON<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVD tileArgs_aRow(R0), R3
-	ADD R3, R3, R14
-	ADD R3, R14, R4
-	ADD R3, R4, R15
-	ADD R3, R15, R5
-	ADD R3, R5, R16
-	ADD R3, R16, R6
-	MOVD tileArgs_aStep(R0), R8
-	MOVD tileArgs_bStep(R0), R9
-	MOVD tileArgs_segments(R0), R10
-	MOVD R3, R12
-	LSL $3, R12
-	SUB R12, R8
 	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
@@ -1293,6 +1341,70 @@ TEXT full16x1NEON<>(SB), NOSPLIT, $0-16
 	FMOVS 60(R2), F15
 	VDUP V15.S[0], V15.S4
 	MOVD tileArgs_segmentCount(R0), R12
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	ADD R3, R4, R15
+	ADD R3, R15, R5
+	ADD R3, R5, R16
+	ADD R3, R16, R6
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F16
+	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
+	WORD $0x3ce36830 // ldr q16, [x1, x3]
+	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
+	WORD $0x3cee6830 // ldr q16, [x1, x14]
+	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	WORD $0x3ce46830 // ldr q16, [x1, x4]
+	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
+	WORD $0x3cef6830 // ldr q16, [x1, x15]
+	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	WORD $0x3ce56830 // ldr q16, [x1, x5]
+	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
+	WORD $0x3cf06830 // ldr q16, [x1, x16]
+	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
+	WORD $0x3ce66830 // ldr q16, [x1, x6]
+	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
+	ADD R3<<3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
+	WORD $0x3ce36830 // ldr q16, [x1, x3]
+	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
+	WORD $0x3cee6830 // ldr q16, [x1, x14]
+	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
+	WORD $0x3ce46830 // ldr q16, [x1, x4]
+	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
+	WORD $0x3cef6830 // ldr q16, [x1, x15]
+	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
+	WORD $0x3ce56830 // ldr q16, [x1, x5]
+	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
+	WORD $0x3cf06830 // ldr q16, [x1, x16]
+	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
+	WORD $0x3ce66830 // ldr q16, [x1, x6]
+	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
+added:
+	CMP $0, R12
+	BEQ store
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	ADD R3, R4, R15
+	ADD R3, R15, R5
+	ADD R3, R5, R16
+	ADD R3, R16, R6
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
+	MOVD R3, R1
+	LSL $3, R1
+	SUB R1, R8
 	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
@@ -1346,106 +1458,53 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	MOVD tileArgs_add(R0), R11
-	CMP $0, R11
-	BEQ store
-	FMOVQ (R1), F16
-	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
-	ADD R3, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
-	MOVD tileArgs_c(R0), R1
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
-	ADD R3, R1
-	FMOVQ F1, (R1)
-	ADD R3, R1
-	FMOVQ F2, (R1)
-	ADD R3, R1
-	FMOVQ F3, (R1)
-	ADD R3, R1
-	FMOVQ F4, (R1)
-	ADD R3, R1
-	FMOVQ F5, (R1)
-	ADD R3, R1
-	FMOVQ F6, (R1)
-	ADD R3, R1
-	FMOVQ F7, (R1)
-	ADD R3, R1
+	WORD $0x3ca36821 // str q1, [x1, x3]
+	WORD $0x3cae6822 // str q2, [x1, x14]
+	WORD $0x3ca46823 // str q3, [x1, x4]
+	WORD $0x3caf6824 // str q4, [x1, x15]
+	WORD $0x3ca56825 // str q5, [x1, x5]
+	WORD $0x3cb06826 // str q6, [x1, x16]
+	WORD $0x3ca66827 // str q7, [x1, x6]
+	ADD R3<<3, R1, R1
 	FMOVQ F8, (R1)
-	ADD R3, R1
-	FMOVQ F9, (R1)
-	ADD R3, R1
-	FMOVQ F10, (R1)
-	ADD R3, R1
-	FMOVQ F11, (R1)
-	ADD R3, R1
-	FMOVQ F12, (R1)
-	ADD R3, R1
-	FMOVQ F13, (R1)
-	ADD R3, R1
-	FMOVQ F14, (R1)
-	ADD R3, R1
-	FMOVQ F15, (R1)
+	WORD $0x3ca36829 // str q9, [x1, x3]
+	WORD $0x3cae682a // str q10, [x1, x14]
+	WORD $0x3ca4682b // str q11, [x1, x4]
+	WORD $0x3caf682c // str q12, [x1, x15]
+	WORD $0x3ca5682d // str q13, [x1, x5]
+	WORD $0x3cb0682e // str q14, [x1, x16]
+	WORD $0x3ca6682f // str q15, [x1, x6]
 	RET
 
 // C is in registers 0 to 0 and B in registers 1 to 1. Elements of A are in the registers after B.
 TEXT partial1x1NEON<>(SB), NOSPLIT, $0-16
+	// Set the sums to the bias.
+	MOVD tileArgs_bias(R0), R2
+	VLD1R (R2), [V0.S4]
+	MOVD tileArgs_segmentCount(R0), R12
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVS (R1), F1
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+added:
+	CMP $0, R12
+	BEQ store
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
-	// Set the sums to the bias.
-	MOVD tileArgs_bias(R0), R2
-	VLD1R (R2), [V0.S4]
-	MOVD tileArgs_segmentCount(R0), R12
 	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
@@ -1468,36 +1527,15 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	MOVD tileArgs_add(R0), R11
-	CMP $0, R11
-	BEQ store
-	FMOVS (R1), F1
-	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	MOVD tileArgs_c(R0), R1
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVD tileArgs_c(R0), R1
 	FMOVS F0, (R1)
 	RET
 
 // C is in registers 0 to 15 and B in registers 16 to 16. Elements of A are in the registers after B.
 TEXT partial16x1NEON<>(SB), NOSPLIT, $0-16
-	// Load strides.
-	MOVD tileArgs_aRow(R0), R3
-	ADD R3, R3, R14
-	ADD R3, R14, R4
-	ADD R3, R4, R15
-	ADD R3, R15, R5
-	ADD R3, R5, R16
-	ADD R3, R16, R6
-	MOVD tileArgs_aStep(R0), R8
-	MOVD tileArgs_bStep(R0), R9
-	MOVD tileArgs_segments(R0), R10
-	MOVD R3, R12
-	LSL $3, R12
-	SUB R12, R8
 	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
@@ -1532,6 +1570,70 @@ TEXT partial16x1NEON<>(SB), NOSPLIT, $0-16
 	FMOVS 60(R2), F15
 	VDUP V15.S[0], V15.S4
 	MOVD tileArgs_segmentCount(R0), R12
+	// Add C to the sums if the argument addAt is the number of segments left.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	ADD R3, R4, R15
+	ADD R3, R15, R5
+	ADD R3, R5, R16
+	ADD R3, R16, R6
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVS (R1), F16
+	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
+	FMOVS (R1)(R3), F16
+	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
+	FMOVS (R1)(R14), F16
+	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	FMOVS (R1)(R4), F16
+	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
+	FMOVS (R1)(R15), F16
+	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	FMOVS (R1)(R5), F16
+	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
+	FMOVS (R1)(R16), F16
+	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
+	FMOVS (R1)(R6), F16
+	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
+	ADD R3<<3, R1, R1
+	FMOVS (R1), F16
+	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
+	FMOVS (R1)(R3), F16
+	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
+	FMOVS (R1)(R14), F16
+	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
+	FMOVS (R1)(R4), F16
+	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
+	FMOVS (R1)(R15), F16
+	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
+	FMOVS (R1)(R5), F16
+	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
+	FMOVS (R1)(R16), F16
+	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
+	FMOVS (R1)(R6), F16
+	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
+added:
+	CMP $0, R12
+	BEQ store
+	// Load strides.
+	MOVD tileArgs_aRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	ADD R3, R4, R15
+	ADD R3, R15, R5
+	ADD R3, R5, R16
+	ADD R3, R16, R6
+	MOVD tileArgs_aStep(R0), R8
+	MOVD tileArgs_bStep(R0), R9
+	MOVD tileArgs_segments(R0), R10
+	MOVD R3, R1
+	LSL $3, R1
+	SUB R1, R8
 	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
@@ -1585,93 +1687,27 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	MOVD tileArgs_add(R0), R11
-	CMP $0, R11
-	BEQ store
-	FMOVS (R1), F16
-	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
-	ADD R3, R1
-	FMOVS (R1), F16
-	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
-	ADD R3, R1
-	FMOVS (R1), F16
-	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
-	ADD R3, R1
-	FMOVS (R1), F16
-	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
-	ADD R3, R1
-	FMOVS (R1), F16
-	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
-	ADD R3, R1
-	FMOVS (R1), F16
-	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
-	ADD R3, R1
-	FMOVS (R1), F16
-	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
-	ADD R3, R1
-	FMOVS (R1), F16
-	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
-	ADD R3, R1
-	FMOVS (R1), F16
-	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
-	ADD R3, R1
-	FMOVS (R1), F16
-	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
-	ADD R3, R1
-	FMOVS (R1), F16
-	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
-	ADD R3, R1
-	FMOVS (R1), F16
-	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
-	ADD R3, R1
-	FMOVS (R1), F16
-	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
-	ADD R3, R1
-	FMOVS (R1), F16
-	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
-	ADD R3, R1
-	FMOVS (R1), F16
-	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
-	ADD R3, R1
-	FMOVS (R1), F16
-	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
-	MOVD tileArgs_c(R0), R1
+	JMP addC
+	// Store the sums to C.
 store:
+	MOVD tileArgs_c(R0), R1
 	FMOVS F0, (R1)
-	ADD R3, R1
-	FMOVS F1, (R1)
-	ADD R3, R1
-	FMOVS F2, (R1)
-	ADD R3, R1
-	FMOVS F3, (R1)
-	ADD R3, R1
-	FMOVS F4, (R1)
-	ADD R3, R1
-	FMOVS F5, (R1)
-	ADD R3, R1
-	FMOVS F6, (R1)
-	ADD R3, R1
-	FMOVS F7, (R1)
-	ADD R3, R1
+	FMOVS F1, (R1)(R3)
+	FMOVS F2, (R1)(R14)
+	FMOVS F3, (R1)(R4)
+	FMOVS F4, (R1)(R15)
+	FMOVS F5, (R1)(R5)
+	FMOVS F6, (R1)(R16)
+	FMOVS F7, (R1)(R6)
+	ADD R3<<3, R1, R1
 	FMOVS F8, (R1)
-	ADD R3, R1
-	FMOVS F9, (R1)
-	ADD R3, R1
-	FMOVS F10, (R1)
-	ADD R3, R1
-	FMOVS F11, (R1)
-	ADD R3, R1
-	FMOVS F12, (R1)
-	ADD R3, R1
-	FMOVS F13, (R1)
-	ADD R3, R1
-	FMOVS F14, (R1)
-	ADD R3, R1
-	FMOVS F15, (R1)
+	FMOVS F9, (R1)(R3)
+	FMOVS F10, (R1)(R14)
+	FMOVS F11, (R1)(R4)
+	FMOVS F12, (R1)(R15)
+	FMOVS F13, (R1)(R5)
+	FMOVS F14, (R1)(R16)
+	FMOVS F15, (R1)(R6)
 	RET
 
 DATA tileTable<>+0(SB)/8, $full1x1NEON<>(SB)
