@@ -85,8 +85,8 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	images := t.Const(x)
 	rng := random.Stream(p.seed, "mnist reconstruct")
 	mean, std := network.Encode(images)
-	epsilon := network.Noise(&t, rng, p.n)
-	gamma0 := network.Noise(&t, rng, p.n)
+	epsilon := c.Noise(&t, rng, p.n)
+	gamma0 := c.Noise(&t, rng, p.n)
 	start := network.Draw(images, mean, std, epsilon, gamma0).Start
 	rows := []linalg.Matrix[float32]{x, ad.Sigmoid(network.Decode(mean)).Value}
 	for _, s := range network.Flow(images).Path(start) {

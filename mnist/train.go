@@ -259,7 +259,7 @@ func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m mo
 	if err != nil {
 		return m, fmt.Errorf("validation: %w", err)
 	}
-	m.Flow = model.FlowOf(r.network)
+	m.FlowSummary = r.network.FlowSummary()
 	m.Seconds = time.Since(began).Seconds()
 	return m, nil
 }

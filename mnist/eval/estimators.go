@@ -108,12 +108,12 @@ func (e *estimator) importance(ctx context.Context, t *ad.Tape[float32], x, z ma
 		network := e.model.Const(t)
 		var sample hvae.Sample[float32]
 		if z.Cols == 0 {
-			epsilon := network.Noise(t, rng, n)
-			gamma0 := network.Noise(t, rng, n)
+			epsilon := e.model.Noise(t, rng, n)
+			gamma0 := e.model.Noise(t, rng, n)
 			sample = network.Draw(t.Const(x), t.Const(mean), t.Const(std), epsilon, gamma0)
 		} else {
 			prior := hvae.DiagonalNormal[float32]{Mean: t.Const(mean), SD: t.Const(std)}
-			sample = hvae.ReverseHIS(network.Flow(t.Const(x)), prior, ad.Repeat(t.Const(z), n), network.Noise(t, rng, n))
+			sample = hvae.ReverseHIS(network.Flow(t.Const(x)), prior, ad.Repeat(t.Const(z), n), e.model.Noise(t, rng, n))
 		}
 		for _, v := range sample.LogEstimate().Value.Data {
 			logs = append(logs, float64(v))

@@ -128,7 +128,7 @@ type Metrics struct {
 	Seconds   float64 `json:"seconds"`
 	Rate      float64 `json:"lr,omitempty"` // learning rate; 0 in older files
 
-	Flow // parameters of the flow; zero for a VAE
+	FlowSummary // zero for a VAE
 }
 
 // Best returns the metrics of the first epoch with the best validation ELBO. It panics if there are no epochs.

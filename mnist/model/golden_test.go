@@ -110,7 +110,8 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 		}
 		var tape ad.Tape[float64]
 		var leaves []*ad.Var[float64]
-		n := goldenNetwork(c).On(func(p *hvae.Param[float64]) *ad.Var[float64] {
+		network := goldenNetwork(c)
+		g := network.On(func(p *hvae.Param[float64]) *ad.Var[float64] {
 			leaves = append(leaves, tape.Leaf(p.Value))
 			return leaves[len(leaves)-1]
 		})
@@ -124,12 +125,12 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 		L := max(1, c.Draws)
 		epsilon, gamma0 := tape.Const(input(200, 3, 2*L, normal)), tape.Const(input(300, 3, 2*L, normal))
 
-		mean, std := n.Encode(x)
-		sample := n.Draw(ad.Repeat(x, L), ad.Repeat(mean, L), ad.Repeat(std, L), epsilon, gamma0)
+		mean, std := g.Encode(x)
+		sample := g.Draw(ad.Repeat(x, L), ad.Repeat(mean, L), ad.Repeat(std, L), epsilon, gamma0)
 		near("log p̂", sample.LogEstimate().Value.Data, want.LogEstimate)
 
 		if L == 1 && c.K > 0 {
-			path := n.Flow(x).Path(sample.Start)
+			path := g.Flow(x).Path(sample.Start)
 			if len(want.Trajectory) != len(path) {
 				t.Fatalf("%v: golden.json contains %d points of the trajectory, want %d", c, len(want.Trajectory), len(path))
 			}
@@ -141,14 +142,14 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 
 		var elbo *ad.Var[float64]
 		if c.Kind == "vae" && c.Draws == 0 {
-			elbo = n.VAEBound(x, epsilon)
+			elbo = g.VAEBound(x, epsilon)
 		} else {
-			elbo = n.ELBO(x, epsilon, gamma0)
+			elbo = g.ELBO(x, epsilon, gamma0)
 		}
 		near("the ELBO", elbo.Value.Data, want.ELBO)
 		gradients := ad.Backward(nil, ad.Mean(elbo), leaves...)
 		norms := map[string]float64{}
-		for i, p := range n.Params() {
+		for i, p := range network.Params() {
 			for _, g := range gradients[i].Data {
 				norms[p.Name] = math.Hypot(norms[p.Name], g)
 			}

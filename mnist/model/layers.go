@@ -46,14 +46,11 @@ func (p *param[T]) index(i int) int {
 }
 
 // A layer is a dense layer, a convolution or a transposed convolution.
-type layer[T linalg.Float] struct {
-	weight, bias *param[T]
-	w, b         *ad.Var[T] // weight and bias on the tape of a network; see Network.On
-}
+type layer[T linalg.Float] struct{ weight, bias *param[T] }
 
 func dense[T linalg.Float](name string, out, in int) layer[T] {
 	weight := newParam[T](name+".weight", 0, 1/math.Sqrt(float64(out+in)), out, in)
-	return layer[T]{weight: weight, bias: newParam[T](name+".bias", 0, 0, out)}
+	return layer[T]{weight, newParam[T](name+".bias", 0, 0, out)}
 }
 
 // convolution returns a layer that applies g or its transpose. The argument channels is the number of output channels:
@@ -63,7 +60,7 @@ func convolution[T linalg.Float](name string, g *conv.Geometry, channels int) la
 	weight := newParam[T](name+".weight", 0, spread, g.OutC, g.InC, g.KernelH, g.KernelW)
 	weight.Value = linalg.Matrix[T]{Rows: g.Taps(), Cols: g.OutC}
 	weight.axes = []axis{{g.OutC, 1}, {g.InC, g.OutC}, {g.KernelH * g.KernelW, g.InC * g.OutC}}
-	return layer[T]{weight: weight, bias: newParam[T](name+".bias", 0, 0, channels)}
+	return layer[T]{weight, newParam[T](name+".bias", 0, 0, channels)}
 }
 
 // The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4, with TensorFlow's SAME padding. In conv1 and
@@ -83,19 +80,32 @@ const (
 	hidden   = 450             // size of the output of encoder.hidden and of decoder.hidden
 )
 
-// A Network is the encoder, the decoder and the flow of a model. The methods On and Const put a copy of it on a tape.
+// layers holds a value of type L for each layer of the encoder and the decoder.
+type layers[L any] struct {
+	encoder struct{ conv1, conv2, conv3, hidden, mean, std L }
+	decoder struct{ hidden, expand, deconv1, deconv2, deconv3 L }
+}
+
+// list returns pointers to the values in the order of the layers in a checkpoint.
+func (l *layers[L]) list() [11]*L {
+	e, d := &l.encoder, &l.decoder
+	return [...]*L{&e.conv1, &e.conv2, &e.conv3, &e.hidden, &e.mean, &e.std,
+		&d.hidden, &d.expand, &d.deconv1, &d.deconv2, &d.deconv3}
+}
+
+// A Network holds the parameters of a model. The methods On and Const return the functions that they define.
 type Network[T linalg.Float] struct {
-	Config   Config
-	encoder  struct{ conv1, conv2, conv3, hidden, mean, std layer[T] }
-	decoder  struct{ hidden, expand, deconv1, deconv2, deconv3 layer[T] }
-	flow     struct{ stepSize, temperature, alpha, momentumSD *param[T] } // nil if the model does not have them
-	dynamics hvae.Flow[T]                                                 // the flow on a tape, without a target
+	Config Config
+	layers layers[layer[T]]
+
+	// Unconstrained parameters of the flow. They are nil if the model does not have them.
+	stepSize, temperature, alpha, momentumSD *param[T]
 }
 
 // describe returns a network whose parameters have names, shapes and initial distributions, but no elements.
 func describe[T linalg.Float](c Config) *Network[T] {
 	n := &Network[T]{Config: c}
-	e, d, f := &n.encoder, &n.decoder, &n.flow
+	e, d := &n.layers.encoder, &n.layers.decoder
 	e.conv1 = convolution[T]("encoder.conv1", &conv1, conv1.OutC)
 	e.conv2 = convolution[T]("encoder.conv2", &conv2, conv2.OutC)
 	e.conv3 = convolution[T]("encoder.conv3", &conv3, conv3.OutC)
@@ -118,15 +128,15 @@ func describe[T linalg.Float](c Config) *Network[T] {
 		rows = c.K
 	}
 	eps, alpha := cmp.Or(c.Eps, 0.2), cmp.Or(c.Alpha, 0.9)
-	f.stepSize = newParam[T]("flow.step_size_logit", hvae.Unconstrain(eps, 0, maxEps), 0, rows, c.Latent)
+	n.stepSize = newParam[T]("flow.step_size_logit", hvae.Unconstrain(eps, 0, maxEps), 0, rows, c.Latent)
 	switch c.Tempering {
 	case "fixed":
-		f.temperature = newParam[T]("flow.log_temperature", hvae.Unconstrain(math.Sqrt(1.5), 1, inf), 0, 1)
+		n.temperature = newParam[T]("flow.log_temperature", hvae.Unconstrain(math.Sqrt(1.5), 1, inf), 0, 1)
 	case "free", "untied":
-		f.alpha = newParam[T]("flow.alpha_logit", hvae.Unconstrain(alpha, 0, 1), 0, c.K)
+		n.alpha = newParam[T]("flow.alpha_logit", hvae.Unconstrain(alpha, 0, 1), 0, c.K)
 	}
 	if c.Tempering == "untied" {
-		f.momentumSD = newParam[T]("flow.log_momentum_sd", -float64(c.K)*math.Log(alpha), 0, 1)
+		n.momentumSD = newParam[T]("flow.log_momentum_sd", -float64(c.K)*math.Log(alpha), 0, 1)
 	}
 	return n
 }
@@ -140,7 +150,7 @@ var inf = math.Inf(1)
 // deviation s of ρ₀ starts at Π 1/α_k.
 func New[T linalg.Float](c Config, outputBias float64, seed uint64) *Network[T] {
 	n := describe[T](c)
-	n.decoder.deconv3.bias.mean = outputBias
+	n.layers.decoder.deconv3.bias.mean = outputBias
 	for _, p := range n.params() {
 		p.Value = linalg.New[T](p.Value.Rows, p.Value.Cols)
 		rng := random.Stream(seed, "mnist start "+p.Name)
@@ -151,20 +161,12 @@ func New[T linalg.Float](c Config, outputBias float64, seed uint64) *Network[T] 
 	return n
 }
 
-// layers returns the layers in the order of their tensors in a checkpoint.
-func (n *Network[T]) layers() [11]*layer[T] {
-	e, d := &n.encoder, &n.decoder
-	return [...]*layer[T]{&e.conv1, &e.conv2, &e.conv3, &e.hidden, &e.mean, &e.std,
-		&d.hidden, &d.expand, &d.deconv1, &d.deconv2, &d.deconv3}
-}
-
 // params returns the parameters in the order of their tensors in a checkpoint.
 func (n *Network[T]) params() (all []*param[T]) {
-	for _, l := range n.layers() {
+	for _, l := range n.layers.list() {
 		all = append(all, l.weight, l.bias)
 	}
-	f := &n.flow
-	for _, p := range []*param[T]{f.stepSize, f.temperature, f.alpha, f.momentumSD} {
+	for _, p := range []*param[T]{n.stepSize, n.temperature, n.alpha, n.momentumSD} {
 		if p != nil {
 			all = append(all, p)
 		}
@@ -182,57 +184,29 @@ func (n *Network[T]) Params() (all []*hvae.Param[T]) {
 
 // SetEncoderAndDecoder makes n use the encoder and decoder of another network with the same ℓ. It does not copy them.
 func (n *Network[T]) SetEncoderAndDecoder(other *Network[T]) {
-	n.encoder, n.decoder = other.encoder, other.decoder
+	n.layers = other.layers
 }
 
-// On returns a copy of the network whose parameters are variables on a tape. The argument record is a function that
-// returns the variable for a parameter, for example hvae.Block.Var. The copy is valid until the tape is reset.
-func (n Network[T]) On(record func(p *hvae.Param[T]) *ad.Var[T]) *Network[T] {
-	for _, l := range n.layers() {
-		l.w, l.b = record(&l.weight.Param), record(&l.bias.Param)
-	}
-	if n.Config.K == 0 {
-		return &n
-	}
-	constrained := func(p *param[T], lo, hi float64) *ad.Var[T] { return hvae.Constrain(record(&p.Param), lo, hi) }
-	f, d := &n.flow, &n.dynamics
-	d.K, d.StepSize = n.Config.K, constrained(f.stepSize, 0, maxEps)
-	switch n.Config.Tempering {
-	case "fixed":
-		d.Tempering = hvae.FixedTempering(d.K, constrained(f.temperature, 1, inf))
-	case "free":
-		d.Tempering = hvae.FreeTempering(constrained(f.alpha, 0, 1))
-	case "untied":
-		d.Tempering = hvae.UntiedTempering(constrained(f.alpha, 0, 1), constrained(f.momentumSD, 0, inf))
-	}
-	return &n
-}
-
-// Const returns a copy of the network whose parameters are constants on the tape t.
-func (n *Network[T]) Const(t *ad.Tape[T]) *Network[T] {
-	return n.On(func(p *hvae.Param[T]) *ad.Var[T] { return t.Const(p.Value) })
-}
-
-// A Flow summarises the parameters of a flow. Fields that do not apply to the model are 0.
-type Flow struct {
+// A FlowSummary summarises the parameters of a flow. Fields that do not apply to the model are 0.
+type FlowSummary struct {
 	Eps        float64 `json:"eps,omitempty"`         // median of the step sizes ε over leapfrog steps and dimensions
 	EpsMax     float64 `json:"eps_max,omitempty"`     // largest of these step sizes; 0 in older files
 	Alpha      float64 `json:"alpha,omitempty"`       // Π α_k
 	MomentumSD float64 `json:"momentum_sd,omitempty"` // s, the standard deviation of ρ₀
 }
 
-// FlowOf returns the summary of a network's flow.
-func FlowOf(n *Network[float32]) (f Flow) {
-	d := n.Const(new(ad.Tape[float32])).dynamics
-	if d.K > 0 {
-		eps := slices.Sorted(slices.Values(d.StepSize.Value.Data))
-		f.Eps, f.EpsMax = float64(eps[len(eps)/2]), float64(eps[len(eps)-1])
+// FlowSummary returns the summary of the network's flow.
+func (n *Network[T]) FlowSummary() (s FlowSummary) {
+	g := n.Const(new(ad.Tape[T]))
+	if g.stepSize != nil {
+		eps := slices.Sorted(slices.Values(g.stepSize.Value.Data))
+		s.Eps, s.EpsMax = float64(eps[len(eps)/2]), float64(eps[len(eps)-1])
 	}
-	if alpha := d.Tempering.Alpha; alpha != nil {
-		f.Alpha, f.MomentumSD = 1, float64(d.Tempering.MomentumSD.Scalar())
+	if alpha := g.tempering.Alpha; alpha != nil {
+		s.Alpha, s.MomentumSD = 1, float64(g.tempering.MomentumSD.Scalar())
 		for _, a := range alpha.Value.Data {
-			f.Alpha *= float64(a)
+			s.Alpha *= float64(a)
 		}
 	}
-	return f
+	return s
 }

@@ -163,7 +163,7 @@ func TestBlocksOfImagesFitIntoTheCache(t *testing.T) {
 // tempering must start at α_k = 0.9, and fixed tempering must start at s = 1/√β₀ = √1.5.
 func TestTemperingStartsTied(t *testing.T) {
 	for tempering, alpha := range map[string]float64{"fixed": 1 / math.Sqrt(1.5), "free": 0.729, "untied": 0.729} {
-		f := FlowOf(New[float32](Config{Kind: "hvae", K: 3, Tempering: tempering, Latent: 2}, 0, 1))
+		f := New[float32](Config{Kind: "hvae", K: 3, Tempering: tempering, Latent: 2}, 0, 1).FlowSummary()
 		if !(math.Abs(f.Eps-0.2) < 1e-6 && math.Abs(f.Alpha-alpha) < 1e-6 && math.Abs(f.Alpha*f.MomentumSD-1) < 1e-6) {
 			t.Errorf("%s tempering starts at %+v, want ε = 0.2, Π α_k = %.3f and s·Π α_k = 1", tempering, f, alpha)
 		}
@@ -211,10 +211,10 @@ func TestLogBernoulliIsAccurateForExtremeLogits(t *testing.T) {
 func TestMetricsHaveTheMedianAndTheLargestStepSize(t *testing.T) {
 	n := New[float32](Config{Kind: "hvae", K: 3, Tempering: "none", VaryEps: true, Latent: 3}, 0, 1)
 	for i, eps := range []float64{0.3, 0.1, 0.25, 0.15, 0.45, 0.2, 0.4, 0.05, 0.35} {
-		n.flow.stepSize.Value.Data[i] = float32(hvae.Unconstrain(eps, 0, maxEps))
+		n.stepSize.Value.Data[i] = float32(hvae.Unconstrain(eps, 0, maxEps))
 	}
 	var got map[string]float64
-	b, err := json.Marshal(Metrics{Flow: FlowOf(n)})
+	b, err := json.Marshal(Metrics{FlowSummary: n.FlowSummary()})
 	if err == nil {
 		err = json.Unmarshal(b, &got)
 	}

@@ -10,18 +10,60 @@ import (
 	"hvae/linalg/random"
 )
 
+// A Graph computes the functions of a network whose parameters are variables on a tape. It is valid until the tape is
+// reset.
+type Graph[T linalg.Float] struct {
+	config    Config
+	layers    layers[variables[T]]
+	stepSize  *ad.Var[T] // ε; nil without a flow
+	tempering hvae.Tempering[T]
+	recompute bool // see hvae.Flow
+}
+
+// variables are the weight and the bias of a layer on a tape.
+type variables[T linalg.Float] struct{ w, b *ad.Var[T] }
+
+// On returns the graph of the network. The argument record is a function that returns the variable for a parameter, for
+// example hvae.Block.Var.
+func (n *Network[T]) On(record func(p *hvae.Param[T]) *ad.Var[T]) *Graph[T] {
+	g := &Graph[T]{config: n.Config}
+	recorded := g.layers.list()
+	for i, l := range n.layers.list() {
+		*recorded[i] = variables[T]{record(&l.weight.Param), record(&l.bias.Param)}
+	}
+	constrained := func(p *param[T], lo, hi float64) *ad.Var[T] { return hvae.Constrain(record(&p.Param), lo, hi) }
+	if n.Config.K > 0 {
+		g.stepSize = constrained(n.stepSize, 0, maxEps)
+	}
+	switch n.Config.Tempering {
+	case "fixed":
+		g.tempering = hvae.FixedTempering(n.Config.K, constrained(n.temperature, 1, inf))
+	case "free":
+		g.tempering = hvae.FreeTempering(constrained(n.alpha, 0, 1))
+	case "untied":
+		g.tempering = hvae.UntiedTempering(constrained(n.alpha, 0, 1), constrained(n.momentumSD, 0, inf))
+	}
+	return g
+}
+
+// Const returns the graph of the network with constant parameters on the tape t.
+func (n *Network[T]) Const(t *ad.Tape[T]) *Graph[T] {
+	return n.On(func(p *hvae.Param[T]) *ad.Var[T] { return t.Const(p.Value) })
+}
+
 // Flow returns the Hamiltonian flow for images x [784×B].
-func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
-	flow := n.dynamics
-	flow.Target = &target[T]{n, x}
-	return &flow
+func (g *Graph[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
+	target := &target[T]{g, x}
+	return &hvae.Flow[T]{
+		Target: target, K: g.config.K, StepSize: g.stepSize, Tempering: g.tempering, Recompute: g.recompute,
+	}
 }
 
 // Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for images x [784×B]. The
 // standard deviation is the softplus of a layer's output. In float32, linalg.Softplus is zero below −44, and the ELBO
 // is then −∞.
-func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
-	e := &n.encoder
+func (g *Graph[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
+	e := &g.layers.encoder
 	h := ad.Softplus(conv.Conv(&conv1, e.conv1.w, x, e.conv1.b))
 	h = ad.Softplus(conv.Conv(&conv2, e.conv2.w, h, e.conv2.b))
 	h = ad.Softplus(conv.Conv(&conv3, e.conv3.w, h, e.conv3.b))
@@ -30,8 +72,8 @@ func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 }
 
 // Decode returns the logits [784×B] of the pixel probabilities π_θ(z) for z [ℓ×B].
-func (n *Network[T]) Decode(z *ad.Var[T]) *ad.Var[T] {
-	d := &n.decoder
+func (g *Graph[T]) Decode(z *ad.Var[T]) *ad.Var[T] {
+	d := &g.layers.decoder
 	h := ad.Softplus(ad.Affine(d.hidden.w, z, d.hidden.b))
 	h = ad.Softplus(ad.Affine(d.expand.w, h, d.expand.b))
 	h = ad.Softplus(conv.Transpose(&conv3, d.deconv1.w, h, d.deconv1.b))
@@ -40,13 +82,13 @@ func (n *Network[T]) Decode(z *ad.Var[T]) *ad.Var[T] {
 }
 
 type target[T linalg.Float] struct {
-	network *Network[T]
-	x       *ad.Var[T] // images [784×B], or one image [784×1] for all columns of z
+	graph *Graph[T]
+	x     *ad.Var[T] // images [784×B], or one image [784×1] for all columns of z
 }
 
 // LogJoint returns log p_θ(x, z) = Σ_j log Bernoulli(x_j | π_θ(z)_j) + log N(z | 0, I) [1×B].
 func (t *target[T]) LogJoint(z *ad.Var[T]) *ad.Var[T] {
-	return ad.Add(LogBernoulli(t.x, t.network.Decode(z)), hvae.LogNormal(z))
+	return ad.Add(LogBernoulli(t.x, t.graph.Decode(z)), hvae.LogNormal(z))
 }
 
 // LogBernoulli returns Σ_j log Bernoulli(x_j | sigmoid(a_j)) = −Σ_j softplus((1 − 2x_j) a_j) [1×B] for pixels x ∈ {0, 1}
@@ -59,11 +101,11 @@ func LogBernoulli[T linalg.Float](x, a *ad.Var[T]) *ad.Var[T] {
 // ELBO returns log p̂ [1×B], an estimate of the evidence lower bound of each image, for noise ε, γ₀ ~ N(0, I) [ℓ×B].
 // With L draws per image (Config.Draws), the noise is [ℓ×(B·L)], with L adjacent columns per image. The estimate is
 // then the mean of log p̂ or, if Config.Importance is true, the logarithm of the mean of p̂ (hvae.ImportanceBound).
-func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
-	mean, std := n.Encode(x)
-	L := max(1, n.Config.Draws)
-	logs := n.Draw(ad.Repeat(x, L), ad.Repeat(mean, L), ad.Repeat(std, L), epsilon, gamma0).LogEstimate()
-	if n.Config.Importance {
+func (g *Graph[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
+	mean, std := g.Encode(x)
+	L := max(1, g.config.Draws)
+	logs := g.Draw(ad.Repeat(x, L), ad.Repeat(mean, L), ad.Repeat(std, L), epsilon, gamma0).LogEstimate()
+	if g.config.Importance {
 		return hvae.ImportanceBound(logs, L)
 	}
 	images := x.Cols()
@@ -73,10 +115,10 @@ func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 // VAEBound returns log p_θ(x|z₀) − KL(q(z₀|x) ‖ N(0, I)) [1×B], an estimate of the evidence lower bound of a VAE for
 // each image. Here, z₀ = mean + std·ε, with mean and std from Encode and ε ~ N(0, I) [ℓ×B]. The divergence KL has a
 // closed form.
-func (n *Network[T]) VAEBound(x, epsilon *ad.Var[T]) *ad.Var[T] {
-	mean, std := n.Encode(x)
+func (g *Graph[T]) VAEBound(x, epsilon *ad.Var[T]) *ad.Var[T] {
+	mean, std := g.Encode(x)
 	z0, prior := ad.MulAdd(std, epsilon, mean), hvae.DiagonalNormal[T]{Mean: mean, SD: std}
-	return ad.Sub(LogBernoulli(x, n.Decode(z0)), prior.Divergence())
+	return ad.Sub(LogBernoulli(x, g.Decode(z0)), prior.Divergence())
 }
 
 // Noise returns draws from N(0, I) on the tape t, one in each column [ℓ×draws].
@@ -88,6 +130,6 @@ func (n *Network[T]) Noise(t *ad.Tape[T], rng *rand.Rand, draws int) *ad.Var[T] 
 
 // Draw runs Algorithm 1 for images x [784×B], with mean and std [ℓ×B] from Encode, and noise ε and γ₀ [ℓ×B]. If x, mean
 // and std have one column, it is used for all columns of the noise. Without a flow, p̂ = p(x, z₀)/q(z₀|x).
-func (n *Network[T]) Draw(x, mean, std, epsilon, gamma0 *ad.Var[T]) hvae.Sample[T] {
-	return hvae.HIS(n.Flow(x), hvae.DiagonalNormal[T]{Mean: mean, SD: std}, epsilon, gamma0)
+func (g *Graph[T]) Draw(x, mean, std, epsilon, gamma0 *ad.Var[T]) hvae.Sample[T] {
+	return hvae.HIS(g.Flow(x), hvae.DiagonalNormal[T]{Mean: mean, SD: std}, epsilon, gamma0)
 }

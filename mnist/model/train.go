@@ -34,13 +34,13 @@ func Bound[T linalg.Float](s Settings, n *Network[T], binarise func(x linalg.Mat
 		for j, image := range b.Batch {
 			binarise(x, j, image, b.Rng(j))
 		}
-		network, L := n.On(b.Var), max(1, s.Draws)
-		network.dynamics.Recompute = s.Recompute
+		g, L := n.On(b.Var), max(1, s.Draws)
+		g.recompute = s.Recompute
 		epsilon := b.Noise(s.Latent, L)
 		if s.Kind == "vae" && s.Draws == 0 {
-			return network.VAEBound(b.Tape.Const(x), epsilon)
+			return g.VAEBound(b.Tape.Const(x), epsilon)
 		}
-		return network.ELBO(b.Tape.Const(x), epsilon, b.Noise(s.Latent, L))
+		return g.ELBO(b.Tape.Const(x), epsilon, b.Noise(s.Latent, L))
 	}
 }
 
