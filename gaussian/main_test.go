@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"math"
@@ -19,9 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hvae/bench/command"
-	"hvae/bench/plot"
+	"hvae/bench/document"
 	"hvae/gaussian/model"
-	"hvae/linalg/random"
 )
 
 // gaussianCommand runs the program and returns its output and exit status.
@@ -181,16 +179,11 @@ func TestREADMEShowsTheTable(t *testing.T) {
 	for i := range rows {
 		table += o.table(rows[:i+1])
 	}
-	table = strings.TrimSpace(table)
-	if table == "" || !strings.Contains(string(read(t, "../README.md")), table+"\n```") {
-		t.Errorf("README.md does not contain the table\n%s", table)
-	}
+	document.Part(t, "README.md", "d50", "```\n"+strings.TrimSpace(table)+"\n```\n")
 	if one := o.table([]model.Outcome{{Err: 0.25}}); strings.Count(one, "±") != 1 {
 		t.Errorf("with one dataset, a row contains ±:\n%s", one)
 	}
 }
-
-var update = flag.Bool("update", false, "draw the figures of the stored results again")
 
 // The test sorts the rows of figure 1 by descending dimension, to check that their order does not affect the figure.
 func TestFiguresMatchTheResults(t *testing.T) {
@@ -199,109 +192,80 @@ func TestFiguresMatchTheResults(t *testing.T) {
 	drawn := options{}.figures(rows)
 	maps.Copy(drawn, options{gap: true}.figures(decode[model.Outcome](t, read(t, "results/entropy.jsonl"))))
 	maps.Copy(drawn, options{twoModes: true}.figures(nil))
-	drawn["iterations.svg"] = iterationsFigure(decode[longRow](t, read(t, "results/iterations.jsonl")))
 	for name, figure := range drawn {
-		name = filepath.Join("figures", name)
-		if *update {
-			os.WriteFile(name, figure, 0o644)
-		}
-		if !bytes.Equal(read(t, name), figure) {
-			t.Errorf("%s differs from the figure of the results; go test ./gaussian -update draws it again", name)
-		}
+		document.File(t, filepath.Join("figures", name), figure)
 	}
-}
-
-// A longRow is the outcome of training a method for some number of iterations.
-type longRow struct {
-	model.Outcome
-	Iterations int
 }
 
 // missing returns how far log p(D) at the estimate is below log p(D) at maximum likelihood (README.md: missing
 // evidence).
-func (r longRow) missing() float64 { return r.MLEEvidence - r.LogEvidence }
+func missing(o model.Outcome) float64 { return o.MLEEvidence - o.LogEvidence }
 
-// iterationsFigure plots the missing evidence against the number of iterations, in one chart for d = 60 and one for d =
-// 301.
-func iterationsFigure(rows []longRow) []byte {
-	charts := make([]plot.Chart, 2)
-	for i, d := range []int{60, 301} {
-		charts[i] = plot.Chart{Title: fmt.Sprintf("Missing evidence, d = %d", d), LogX: true, LogY: true}
-		charts[i].XLabel = "iterations"
-		charts[i].YLabel = "nats"
-		for _, r := range rows {
-			if r.Dims == d {
-				charts[i].Add(r.Method, plot.Line, float64(r.Iterations), r.missing())
-			}
+// README.md shows, for figure 1, the missing evidence and how much of HVAE's gap is the limit of tied tempering.
+func TestREADMEShowsTheMissingEvidence(t *testing.T) {
+	header, rows := "missing evidence", map[string]string{}
+	for _, r := range decode[model.Outcome](t, read(t, "results/figure1.jsonl")) {
+		rows[r.Method] += fmt.Sprintf(" | %.2g", missing(r))
+		if r.Method == "hvae-k1" {
+			header += fmt.Sprintf(" | d = %d", r.Dims)
+			rows["limit"] += fmt.Sprintf(" | %.0f %%", 100*r.TiedLimit/r.Gap)
 		}
 	}
-	return plot.Panels(2, charts...)
+	table := []string{header}
+	for _, method := range []string{"hvae-k1", "hvae-k10", "hvae-untied-k1", "vb"} {
+		table = append(table, "`"+method+"`"+rows[method])
+	}
+	document.Table(t, "README.md", "missing", append(table, "limit of tied tempering / gap of `hvae-k1`"+rows["limit"])...)
 }
 
-// The errors in θ that README.md shows for longer runs and for chained runs must agree with the stored results. A
-// chained run starts from the result for the previous dataset.
+// README.md shows the errors in θ for longer runs and for chained runs. A chained run starts from the result for the
+// previous dataset.
 func TestREADMEShowsLongerAndChainedRuns(t *testing.T) {
-	type chainedRow struct {
-		Method               string
-		Dims                 int `json:"d"`
-		FreshErr, ChainedErr float64
+	type longRow struct {
+		model.Outcome
+		Iterations int
 	}
-	lines := map[string]string{} // rows of the tables, by their first columns
-	best := map[string]string{}
+	iterations := []int{30_000, 100_000, 300_000, 1_000_000}
+	longer := []string{"d | method | 30,000 iterations | 100,000 | 300,000 | 1,000,000 | error of maximum likelihood"}
+	var previous longRow
 	for _, r := range decode[longRow](t, read(t, "results/iterations.jsonl")) {
-		name := fmt.Sprintf("| %d | `%s` |", r.Dims, r.Method)
-		lines[name] += fmt.Sprintf(" %.4g (%.2g) |", r.Err, r.missing())
-		best[name] = fmt.Sprintf(" %.4g |", r.MLEDeltaErr+r.MLESigmaErr)
+		last := len(longer) - 1
+		if r.Dims != previous.Dims || r.Method != previous.Method {
+			longer = append(longer, fmt.Sprintf("%d | `%s` | | | | | %.4g", r.Dims, r.Method, r.MLEDeltaErr+r.MLESigmaErr))
+			last++
+		}
+		cells := strings.Split(longer[last], " |")
+		cells[2+slices.Index(iterations, r.Iterations)] = fmt.Sprintf(" %.4g (%.2g)", r.Err, missing(r.Outcome))
+		longer[last], previous = strings.Join(cells, " |"), r
 	}
-	for name, end := range best {
-		lines[name] += strings.Repeat(" |", 4-strings.Count(lines[name], "|")) + end
-	}
-	chained := map[string][]string{} // by method, for d = 51 and 301
-	for _, r := range decode[chainedRow](t, read(t, "results/chained.jsonl")) {
+	document.Table(t, "README.md", "iterations", longer...)
+	chained := []string{"d | method | fresh start | continued"}
+	for _, r := range decode[struct {
+		Method                                         string
+		Dims                                           int `json:"d"`
+		FreshErr, FreshErrSE, ChainedErr, ChainedErrSE float64
+	}](t, read(t, "results/chained.jsonl")) {
 		if (r.Dims == 51 || r.Dims == 301) && (r.Method == "hvae-k1" || r.Method == "vb") {
-			chained[r.Method] = append(chained[r.Method], fmt.Sprintf("%.4g → %.4g", r.FreshErr, r.ChainedErr))
+			chained = append(chained, fmt.Sprintf("%d | `%s` | %.4g ± %.2g | %.4g ± %.2g",
+				r.Dims, r.Method, r.FreshErr, r.FreshErrSE, r.ChainedErr, r.ChainedErrSE))
 		}
 	}
-	readme := string(read(t, "README.md"))
-	for method, changes := range chained {
-		text := "`" + method + "` " + strings.Join(changes, " and ")
-		if !strings.Contains(strings.Join(strings.Fields(readme), " "), text) {
-			t.Errorf("README.md does not contain %q", text)
-		}
-	}
-	for name, values := range lines {
-		if !strings.Contains(readme, "\n"+name+values+"\n") {
-			t.Errorf("README.md lacks the line\n%s", name+values)
-		}
-	}
+	document.Table(t, "README.md", "chained", chained...)
 }
 
-// After 100,000 iterations with d = 60, VB's Δ̂_j must be further from x̄_j for small σ_j than for large σ_j. README.md
-// gives the remaining distance to x̄_j, relative to the distance from 0 to x̄_j.
-func TestREADMEShowsWhichDeltaIsSlow(t *testing.T) {
-	o, err := parse([]string{"-d", "60", "-methods", "vb", "-iters", "100000"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	vb, err := o.config.Train(t.Context(), "vb", 60, 0, func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	data := model.Draw(model.Truth(60), o.config.Points, random.Stream(o.config.Seed, "gaussian data", 60, 0))
-	missing := func(in func(sigma float64) bool) float64 { // in per cent
-		way, rest := 0.0, 0.0
-		for j, mean := range data.Mean {
-			if in(vb.Theta.Sigma[j]) {
-				way += math.Abs(mean)
-				rest += math.Abs(mean - vb.Theta.Delta[j])
-			}
+// The README of the project repeats some of the stored results.
+func TestREADMEOfTheProjectShowsTheResults(t *testing.T) {
+	const page = "../README.md"
+	rows := map[string][]model.Outcome{} // by method and dimension; for longer runs, by number of iterations
+	for _, file := range []string{"results/entropy.jsonl", "results/iterations.jsonl"} {
+		for _, r := range decode[model.Outcome](t, read(t, file)) {
+			key := fmt.Sprintf("%s %d", r.Method, r.Dims)
+			rows[key] = append(rows[key], r)
 		}
-		return 100 * rest / way
 	}
-	small := missing(func(sigma float64) bool { return sigma < 0.25 })
-	large := missing(func(sigma float64) bool { return sigma > 0.6 })
-	text := fmt.Sprintf("%.0f %% of the way from 0 to x̄_j is missing for σ̂_j < 0.25, and %.0f %% for σ̂_j > 0.6", small, large)
-	if readme := strings.Join(strings.Fields(string(read(t, "README.md"))), " "); !strings.Contains(readme, text) {
-		t.Errorf("README.md does not contain %q", text)
-	}
+	tied, vb := rows["hvae-k1 50"][0], rows["vb 301"]
+	document.Sentence(t, page, "explains %.0f of %.0f thousand nats", tied.TiedLimit/1000, tied.Gap/1000)
+	document.Sentence(t, page, "the gap is %.0f nats (K = 1)", rows["hvae-untied-k1 50"][0].Gap)
+	document.Sentence(t, page, "error from %.0f to %.0f, and maximum likelihood has %.0f",
+		vb[0].Err, vb[2].Err, vb[0].MLEDeltaErr+vb[0].MLESigmaErr)
 }
