@@ -2,48 +2,68 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
+	"hvae/ad"
+	"hvae/bench/document"
 	"hvae/bench/plot"
 	"hvae/mnist/eval"
-	"hvae/mnist/model"
 )
 
-// These tests check those numbers in results/README.md that come from the experiments in results/expectations.txt.
+// These tests check the tables in results/README.md that come from the experiments in results/expectations.txt.
 
-// A trainedModel is a model from an experiment. Its per-image values are in the order of the test images.
+// A trainedModel is a model from an experiment. Values for each image are in the order of the test images.
 type trainedModel struct {
 	Arm         string // the settings of the experiment, such as k10-free
 	Seed        uint64
-	ELBO, Lower []float64 // for each test image; Lower is the lower bound on log p(x) from annealed importance sampling
+	ELBO, Lower []float64 // for each image; Lower is the lower bound on log p(x) from annealed importance sampling
+	Eps0        float64   // initial ε
 	Eps, Alpha  []float64 // learned ε and α_k
-	S           float64   // learned s, or 0 if the α_k determine s
+
+	Result struct { // in controls.jsonl instead of the fields above
+		eval.Evaluation
+		KL, Moved, Widened []float64 // for each dimension of z; see provenance.txt
+	}
 }
 
-// An arm is a list of models that differ only in their seeds. The seeds are in the same order in all arms.
+// An arm is a list of models that differ only in their seeds.
 type arm []trainedModel
 
-func readArms(t *testing.T, file string) map[string]arm {
-	t.Helper()
-	arms := map[string]arm{}
-	for _, m := range jsonLines[trainedModel](t, string(read(t, "results", file))) {
-		arms[m.Arm] = append(arms[m.Arm], m)
-	}
-	return arms
-}
-
-// A statistic returns a value for each test image.
+// A statistic returns values of a model, in most cases one for each test image.
 type statistic func(m trainedModel) []float64
 
-func elbo(m trainedModel) []float64 { return m.ELBO }
+func elbo(m trainedModel) []float64 { return append(m.ELBO, m.Result.ImageELBO...) }
+
+func nll(m trainedModel) []float64 { return []float64{float64(m.Result.NLL)} }
 
 func annealedNLL(m trainedModel) (nlls []float64) {
 	for _, l := range m.Lower {
 		nlls = append(nlls, -l)
 	}
 	return nlls
+}
+
+// readArms returns all arms. The key of an arm is the name of its file or folder and its own name, such as
+// joint/k10-free or table/vae.
+func readArms(t *testing.T) map[string]arm {
+	t.Helper()
+	arms := map[string]arm{}
+	for _, file := range []string{"flow", "joint", "draws", "controls"} {
+		for _, m := range jsonLines[trainedModel](t, string(read(t, "results", file+".jsonl"))) {
+			arms[file+"/"+m.Arm] = append(arms[file+"/"+m.Arm], m)
+		}
+	}
+	for _, r := range storedResults(t, "table") {
+		m := trainedModel{Seed: r.Settings.Seed}
+		m.Result.NLL = r.NLL
+		arms["table/"+r.row] = append(arms["table/"+r.row], m)
+	}
+	return arms
 }
 
 // meanSD returns the mean of a statistic over models and images, and the standard deviation of the models' means.
@@ -56,223 +76,215 @@ func (a arm) meanSD(of statistic) (mean, sd eval.Number) {
 	return eval.MeanSD(means)
 }
 
-// A difference is the mean difference in a statistic between two arms, with standard errors over seeds and over images.
-type difference struct{ mean, seedSE, imageSE eval.Number }
-
-// String returns the difference and its standard error over seeds.
-func (d difference) String() string { return signed(d.mean, d.seedSE) }
-
-func (a arm) minus(b arm, of statistic) (d difference) {
-	seeds := make([]float64, len(a))
+// minus returns the mean difference in a statistic between the models of a and b with the same seed, and its standard
+// errors over seeds and over images. A standard error is NaN if there is only one seed or image.
+func (a arm) minus(b arm, of statistic) (mean, seedSE, imageSE eval.Number) {
+	var seeds []float64
 	images := make([]float64, len(of(a[0])))
-	for i := range a {
-		if a[i].Seed != b[i].Seed {
-			panic(fmt.Sprintf("%s and %s have different seeds", a[i].Arm, b[i].Arm))
-		}
-		x, y := of(a[i]), of(b[i])
-		for j := range images {
-			seeds[i] += (x[j] - y[j]) / float64(len(images))
-			images[j] += (x[j] - y[j]) / float64(len(a))
-		}
-	}
-	d.mean, d.seedSE = eval.MeanSE(seeds)
-	_, d.imageSE = eval.MeanSE(images)
-	return d
-}
-
-// holm returns the number of differences that are significant by Holm's method at a family-wise level of 5 %. The
-// argument critical contains the critical values of Student's t at 5 %/n, …, 5 %/2 and 5 % for n differences.
-func holm(differences []difference, critical ...float64) (significant int) {
-	var quotients []float64
-	for _, d := range differences {
-		quotients = append(quotients, math.Abs(float64(d.mean/d.seedSE)))
-	}
-	slices.Sort(quotients)
-	slices.Reverse(quotients)
-	for significant < len(quotients) && quotients[significant] > critical[significant] {
-		significant++
-	}
-	return significant
-}
-
-func (a arm) medianEps() float64 {
-	var all []float64
 	for _, m := range a {
-		all = append(all, m.Eps...)
+		x, y := of(m), of(b[slices.IndexFunc(b, func(n trainedModel) bool { return n.Seed == m.Seed })])
+		sum := 0.0
+		for i := range images {
+			sum += x[i] - y[i]
+			images[i] += x[i] - y[i]
+		}
+		seeds = append(seeds, sum/float64(len(images)))
 	}
-	slices.Sort(all)
-	return all[len(all)/2]
+	mean, seedSE = eval.MeanSE(seeds)
+	_, imageSE = eval.MeanSE(images)
+	return mean, seedSE, imageSE / eval.Number(len(a))
 }
 
-// product returns the mean of Π α_k over the models.
-func (a arm) product() (mean float64) {
-	for _, m := range a {
-		product := 1.0
-		for _, alpha := range m.Alpha {
-			product *= alpha
+// Contrasts with an expected value were planned in expectations.txt, and must be significant.
+func TestContrastsMatchTheResults(t *testing.T) {
+	arms := readArms(t)
+	rows := []string{"statistic | arms | difference | ± over seeds | ± over images | expected"}
+	for _, c := range [][4]string{
+		{"NLL", "table/hvae-k5-free-varied", "controls/vae"},
+		{"NLL", "table/hvae-k1-none", "controls/vae"},
+		{"NLL", "controls/k0", "controls/vae"},
+		{"NLL", "table/hvae-k5-free-varied", "table/hvae-k5-fixed-varied"},
+		{"NLL", "table/hvae-k5-fixed-varied", "table/hvae-k5-fixed-shared"},
+		{"ELBO", "flow/k20-free", "flow/k0", "+0.3 to +0.6"},
+		{"ELBO", "flow/k20-free", "flow/k5-free", "−0.1 to +0.1"},
+		{"ELBO", "flow/k10-free", "flow/k10-none", "−0.1 to +0.1"},
+		{"ELBO", "flow/k10-untied", "flow/k10-free", "0 to +0.3"},
+		{"ELBO", "flow/k5-free", "flow/k5-fixed"},
+		{"annealed NLL", "joint/k10-free", "joint/k10-none", "−0.3 to 0"},
+		{"annealed NLL", "joint/k10-free", "joint/k1-free", "−0.8 to −0.2"},
+		{"annealed NLL", "joint/k10-untied", "joint/k10-free", "−0.2 to +0.1"},
+		{"annealed NLL", "joint/k10-free", "joint/vae115", "+2 to +4"},
+		{"annealed NLL", "joint/k10-none", "joint/k1-free"},
+		{"annealed NLL", "joint/k15-free", "joint/k10-free"},
+		{"annealed NLL", "joint/k20-free", "joint/k10-free"},
+		{"annealed NLL", "draws/k1-l3", "draws/k0-l12", "+0.1 to +0.3"},
+		{"annealed NLL", "draws/k2-l2", "draws/k0-l12", "+0.2 to +0.4"},
+		{"annealed NLL", "draws/k5-l1", "draws/k0-l12", "+0.3 to +0.5"},
+		{"ELBO", "controls/hvae without its flow", "controls/hvae"},
+		{"ELBO", "controls/encoder retrained without the flow", "controls/hvae", "−0.46 ± 0.06"},
+	} {
+		of := map[string]statistic{"NLL": nll, "ELBO": elbo, "annealed NLL": annealedNLL}[c[0]]
+		mean, seedSE, imageSE := arms[c[1]].minus(arms[c[2]], of)
+		row := fmt.Sprintf("%d | %s | %s − %s | %+.3f | %.3f | %.3f | %s", len(rows), c[0], c[1], c[2], mean, seedSE, imageSE, c[3])
+		rows = append(rows, strings.ReplaceAll(row, " NaN ", " "))
+		file, _, _ := strings.Cut(c[1], "/")
+		se, critical := seedSE, map[string]float64{"joint": 4.315, "draws": 7.649}[file] // of t, at 5 % / number of contrasts
+		if math.IsNaN(float64(se)) {
+			se, critical = imageSE, 2.5
 		}
-		mean += product / float64(len(a))
+		ratio := math.Abs(float64(mean / se))
+		if c[3] != "" && !(ratio > critical) || c[2] == "controls/vae" && ratio > 10.886 { // 10.886 for six comparisons
+			t.Errorf("%s − %s is %.1f standard errors from 0; %s is wrong about its significance", c[1], c[2], ratio, resultsREADME)
+		}
 	}
-	return mean
+	rows[0] = " | " + rows[0]
+	document.Table(t, resultsREADME, "contrasts", rows...)
+}
+
+// used returns the dimensions of z in which the encoder's KL divergence from the prior is above 0.2 nats, and the others.
+func (m trainedModel) used() (used, others []int) {
+	for j, kl := range m.Result.KL {
+		if kl > 0.2 {
+			used = append(used, j)
+		} else {
+			others = append(others, j)
+		}
+	}
+	return used, others
+}
+
+// in returns the sorted elements of values in the given dimensions of z. There may be values for several steps.
+func in[T float32 | float64](dimensions []int, values []T) (sorted []float64) {
+	const latent = 64
+	for i, v := range values {
+		if slices.Contains(dimensions, i%latent) {
+			sorted = append(sorted, float64(v))
+		}
+	}
+	slices.Sort(sorted)
+	return sorted
+}
+
+func median(sorted []float64) float64 { return sorted[len(sorted)/2] }
+
+// What the flow of hvae.safetensors does in the dimensions of z that its encoder uses, and in the others.
+func TestFlowOfTheTrainedModelMatchesTheResults(t *testing.T) {
+	arms := readArms(t)
+	c, err := readCheckpoint("results/hvae.safetensors")
+	noError(t, err)
+	eps := c.Const(new(ad.Tape[float32])).Flow(nil).StepSize.Value.Data
+	m := arms["controls/flow of hvae"][0]
+	used, others := m.used()
+	rows := []string{"dimensions of z | KL from the prior | z moves by (s.d.) | variance grows by (%) | median ε | largest ε"}
+	for i, group := range [][]int{used, others} {
+		row := fmt.Sprintf("%d %s", len(group), []string{"used", "not used"}[i])
+		for j, values := range [][]float64{m.Result.KL, m.Result.Moved, m.Result.Widened} {
+			v := in(group, values)
+			format := []string{"%.4f to %.4f", "%.2f to %.2f", "%.0f to %.0f"}[j]
+			row += " | " + fmt.Sprintf(format, v[0], v[len(v)-1])
+		}
+		e := in(group, eps)
+		rows = append(rows, fmt.Sprintf("%s | %.4f | %.2f", row, median(e), e[len(e)-1]))
+	}
+	document.Table(t, resultsREADME, "dimensions", rows...)
+	moved := in(used, m.Result.Moved)
+	document.Sentence(t, "../README.md", "moves z by %.1f to %.1f standard deviations of the encoder in each of the %d used dimensions",
+		moved[0], moved[len(moved)-1], len(used))
+	gain, _, imageSE := arms["controls/hvae"].minus(arms["controls/encoder retrained without the flow"], elbo)
+	first, _ := eval.MeanSE(elbo(arms["controls/encoder retrained without the flow"][0])[:200])
+	gap := arms["controls/trained: `hvae`"][0].Result.Lower - first // for the first 200 images
+	for _, page := range []string{resultsREADME, "../README.md"} {
+		document.Sentence(t, page, "%s nats, %.0f %% of the gap", eval.PlusMinus(gain, imageSE), 100*gain/gap)
+	}
 }
 
 // Experiment 1: All models share one frozen decoder.
 func TestFrozenDecoderMatchesTheResults(t *testing.T) {
-	arms := readArms(t, "flow.jsonl")
-	minus := func(name, other string, seed int) difference {
-		return arms[name][seed:seed+1].minus(arms[other][seed:seed+1], elbo)
-	}
-	text := func(d difference) string { return fmt.Sprintf("%+.3f ± %.3f", float64(d.mean), float64(d.imageSE)) }
-	temperings := []string{"none", "fixed", "free", "untied"}
-	for _, K := range []string{"1", "5", "10", "15", "20"} {
-		line := "| " + K + " |"
-		for _, tempering := range temperings {
-			line += " " + text(minus("k"+K+"-"+tempering, "k0", 0)) + " |"
+	arms := readArms(t)
+	used, _ := arms["controls/flow of vae"][0].used()
+	start := arms["draws/start"] // vae.safetensors
+	bound, _ := start.meanSD(elbo)
+	lower, _ := start.meanSD(annealedNLL)
+	gap, least, most := -bound-lower, eval.Number(1), eval.Number(0) // gains of all seeds, relative to the gap
+	rows := []string{"K | none | fixed | free | untied | ε at the start | median ε, none | free | largest ε, none | free"}
+	for _, K := range []string{"k1-", "k5-", "k10-", "k15-", "k20-"} {
+		row := strings.Trim(K, "k-")
+		for _, tempering := range []string{"none", "fixed", "free", "untied"} {
+			for i, m := range arms["flow/"+K+tempering] {
+				gain, _, se := arm{m}.minus(arms["flow/k0"], elbo)
+				least, most = min(least, gain/gap), max(most, gain/gap)
+				if i == 0 {
+					row += fmt.Sprintf(" | %+.3f ± %.3f", gain, se)
+				}
+			}
 		}
-		free, untied := arms["k"+K+"-free"][:1], arms["k"+K+"-untied"][:1]
-		shows(t, resultsREADME, "%s %.3f | %.2f | %.2f |",
-			line, free.medianEps(), free.product(), untied[0].S*untied.product())
+		none, free := in(used, arms["flow/"+K+"none"][0].Eps), in(used, arms["flow/"+K+"free"][0].Eps)
+		rows = append(rows, fmt.Sprintf("%s | %v | %.3f | %.3f | %.3f | %.3f", row, arms["flow/"+K+"free"][0].Eps0,
+			median(none), median(free), none[len(none)-1], free[len(free)-1]))
 	}
-	for label, pair := range map[string][2]string{
-		"K = 20, free, minus K = 0": {"k20-free", "k0"},
-		"K = 20 minus K = 5, free":  {"k20-free", "k5-free"},
-		"free minus none, K = 10":   {"k10-free", "k10-none"},
-		"untied minus free, K = 10": {"k10-untied", "k10-free"},
+	document.Table(t, resultsREADME, "frozen", rows...)
+	document.Sentence(t, resultsREADME, "in the %d dimensions that `vae.safetensors` uses", len(used))
+	document.Sentence(t, resultsREADME, "lacks %.1f nats", gap)
+	for _, page := range []string{resultsREADME, "../README.md"} {
+		document.Sentence(t, page, "closes %.0f to %.0f %%", 100*least, 100*most)
+	}
+}
+
+// Experiments 2 and 3: The models with the same seed start from the same VAE.
+func TestTrainedArmsMatchTheResults(t *testing.T) {
+	arms := readArms(t)
+	for file, names := range map[string]string{
+		"joint": "vae10 vae25 vae115 k1-free k10-none k10-free k10-untied k15-free k20-free",
+		"draws": "start k0-l12 k1-l3 k2-l2 k5-l1",
 	} {
-		shows(t, resultsREADME, "%s: %s", label, text(minus(pair[0], pair[1], 0)))
-	}
-	largest, spread := 0.0, 0.0
-	for _, tempering := range temperings {
-		var gains []float64
-		for seed := range 3 {
-			gains = append(gains, float64(minus("k5-"+tempering, "k0", seed).mean))
+		rows := []string{"arm | seeds | ELBO | annealed NLL | median ε | Π α_k"}
+		for _, name := range strings.Fields(names) {
+			a := arms[file+"/"+name]
+			var eps []float64
+			alpha := 0.0 // mean of Π α_k
+			for _, m := range a {
+				eps = append(eps, m.Eps...)
+				product := 1.0
+				for _, v := range m.Alpha {
+					product *= v
+				}
+				alpha += product / float64(len(a))
+			}
+			row := fmt.Sprintf("`%s` | %d | %s | %s", name, len(a),
+				eval.PlusMinus(a.meanSD(elbo)), eval.PlusMinus(a.meanSD(annealedNLL)))
+			slices.Sort(eps)
+			if eps == nil {
+				row += " | |"
+			} else {
+				row += fmt.Sprintf(" | %.3f | %.2f", median(eps), alpha)
+			}
+			rows = append(rows, row)
 		}
-		largest = max(largest, slices.Max(gains))
-		spread = max(spread, slices.Max(gains)-slices.Min(gains))
+		document.Table(t, resultsREADME, file, rows...)
 	}
-	shows(t, resultsREADME, "gains of three seeds differ by at most %.2f", spread)
-	var added []float64 // by free tempering
-	for _, K := range []string{"5", "10", "15", "20"} {
-		added = append(added, float64(minus("k"+K+"-free", "k"+K+"-none", 0).mean))
+	if runtime.GOARCH == "amd64" { // other machines fuse multiplications and additions, which changes the last digits
+		document.File(t, "results/joint.svg", plot.Panels(2, jointChart("ELBO", arms, elbo), jointChart("annealed NLL", arms, annealedNLL)))
 	}
-	shows(t, resultsREADME, "free tempering adds %.2f to %.2f nats", slices.Min(added), slices.Max(added))
-	vae := readArms(t, "draws.jsonl")["start"] // vae.safetensors
-	lower, _ := vae.meanSD(annealedNLL)
-	bound, _ := vae.meanSD(elbo)
-	gap := float64(-lower - bound)
-	shows(t, resultsREADME, "lacks %.1f nats", gap)
-	shows(t, resultsREADME, "a flow closes at most %.0f %% of the gap", 100*largest/gap)
 }
 
-// showContrasts checks that results/README.md contains the differences in NLL (from annealed importance sampling)
-// between pairs of arms, and returns them.
-func showContrasts(t *testing.T, arms map[string]arm, contrasts map[string][2]string) (all []difference) {
-	t.Helper()
-	for label, pair := range contrasts {
-		d := arms[pair[0]].minus(arms[pair[1]], annealedNLL)
-		shows(t, resultsREADME, "%s: %v (%v;", label, d, d.imageSE)
-		all = append(all, d)
-	}
-	return all
-}
-
-// showArm checks an arm's row in results/README.md: the number of seeds, the ELBO, the NLL from annealed importance
-// sampling, the median of ε, and the mean of Π α_k.
-func showArm(t *testing.T, label string, a arm) {
-	t.Helper()
-	row := fmt.Sprintf("| %s | %d | %s | %s |", label, len(a), eval.PlusMinus(a.meanSD(elbo)), eval.PlusMinus(a.meanSD(annealedNLL)))
-	if a[0].Eps != nil {
-		row += fmt.Sprintf(" %.3f |", a.medianEps())
-	}
-	if a[0].Alpha != nil {
-		row += fmt.Sprintf(" %.2f |", a.product())
-	}
-	shows(t, resultsREADME, "%s", row)
-}
-
-// Experiment 2: All models with the same seed start from the same VAE.
-func TestJointTrainingMatchesTheResults(t *testing.T) {
-	arms := readArms(t, "joint.jsonl")
-	work := func(K int) string { // of 10 epochs with K leapfrog steps, in epochs of a VAE
-		vae := model.Defaults().Config
-		hvae := vae
-		hvae.K = K
-		return fmt.Sprintf("%.0f", 10*float64(hvae.StepCost())/float64(vae.StepCost()))
-	}
-	for name, label := range map[string]string{
-		"vae10":      "start | 0",
-		"vae25":      "VAE | " + work(1),
-		"vae115":     "VAE | " + work(10),
-		"k1-free":    "K = 1, free | " + work(1),
-		"k10-none":   "K = 10, none | " + work(10),
-		"k10-free":   "K = 10, free | " + work(10),
-		"k10-untied": "K = 10, untied | " + work(10),
-		"k15-free":   "K = 15, free | " + work(15),
-		"k20-free":   "K = 20, free | " + work(20),
-	} {
-		showArm(t, label, arms[name])
-	}
-	minus := func(name, other string) difference { return arms[name].minus(arms[other], annealedNLL) }
-	shows(t, resultsREADME, "K = 10 minus the VAE is %v (annealed NLL", minus("k10-free", "vae115"))
-	shows(t, resultsREADME, "free minus none %v, untied minus free %v", minus("k10-free", "k10-none"), minus("k10-untied", "k10-free"))
-	shows(t, resultsREADME, "K = 10 minus K = 1 %v", minus("k10-free", "k1-free"))
-	// Models with K = 15 and K = 20 were trained with the first seed only.
-	for K, name := range map[int]string{15: "k15-free", 20: "k20-free"} {
-		d := arms[name].minus(arms["k10-free"][:1], annealedNLL)
-		shows(t, resultsREADME, "K = %d minus K = 10 %s", K, signed(d.mean, d.imageSE))
-	}
-	all := showContrasts(t, arms, map[string][2]string{
-		"free minus none, K = 10":                   {"k10-free", "k10-none"},
-		"K = 10 minus K = 1, free":                  {"k10-free", "k1-free"},
-		"untied minus free, K = 10":                 {"k10-untied", "k10-free"},
-		"K = 10, free, minus the VAE at equal work": {"k10-free", "vae115"},
-	})
-	if n := holm(all, 4.315, 3.961, 3.495, 2.776); n != 4 { // t with 4 degrees of freedom
-		t.Errorf("%d of 4 differences are significant, but the README says 4", n)
-	}
-	matches(t, "results/joint.svg", plot.Panels(2, jointChart("ELBO", arms, elbo), jointChart("annealed NLL", arms, annealedNLL)))
-}
-
-// jointChart plots a statistic, averaged over seeds, against K.
+// jointChart plots a statistic, averaged over seeds, against K. It shifts each series, so that no point hides another.
 func jointChart(name string, arms map[string]arm, of statistic) plot.Chart {
 	chart := plot.Chart{Title: name, XLabel: "K", YLabel: name + " ± s.d. over seeds (nats)", XTicks: []float64{1, 10, 15, 20}}
-	add := func(label string, steps []float64, arms ...arm) {
-		s := plot.Series{Label: label, X: steps}
-		for _, a := range arms {
-			mean, sd := a.meanSD(of)
-			s.Y = append(s.Y, float64(mean))
-			s.Error = append(s.Error, float64(sd))
-		}
-		chart.Series = append(chart.Series, s)
-	}
-	add("VAE, same work", []float64{1, 10}, arms["vae25"], arms["vae115"])
-	add("free", []float64{1, 10}, arms["k1-free"], arms["k10-free"])
-	add("free, one seed", []float64{1, 10, 15, 20},
-		arms["k1-free"][:1], arms["k10-free"][:1], arms["k15-free"], arms["k20-free"])
-	add("none", []float64{10}, arms["k10-none"])
-	add("untied", []float64{10}, arms["k10-untied"])
-	return chart
-}
-
-// Experiment 3: The numbers of leapfrog steps K and draws L are chosen so that training costs the same.
-func TestFlowsAgainstDrawsMatchTheResults(t *testing.T) {
-	arms := readArms(t, "draws.jsonl")
-	for name, label := range map[string]string{
-		"start": "start", "k0-l12": "(0, 12)", "k1-l3": "(1, 3)", "k2-l2": "(2, 2)", "k5-l1": "(5, 1)",
+	for i, s := range []struct {
+		label string
+		arms  map[float64]string // by K
+		seeds int
+	}{
+		{"VAE, same work", map[float64]string{1: "vae25", 10: "vae115"}, 5},
+		{"none", map[float64]string{10: "k10-none"}, 5},
+		{"free", map[float64]string{1: "k1-free", 10: "k10-free"}, 5},
+		{"untied", map[float64]string{10: "k10-untied"}, 5},
+		{"free, one seed", map[float64]string{1: "k1-free", 10: "k10-free", 15: "k15-free", 20: "k20-free"}, 1},
 	} {
-		showArm(t, label, arms[name])
+		for _, K := range slices.Sorted(maps.Keys(s.arms)) {
+			mean, sd := arms["joint/"+s.arms[K]][:s.seeds].meanSD(of)
+			chart.Add(s.label, plot.Line, K+0.45*float64(i-2), float64(mean), float64(sd))
+		}
 	}
-	all := showContrasts(t, arms, map[string][2]string{
-		"(1, 3) minus (0, 12)": {"k1-l3", "k0-l12"},
-		"(2, 2) minus (0, 12)": {"k2-l2", "k0-l12"},
-		"(5, 1) minus (0, 12)": {"k5-l1", "k0-l12"},
-	})
-	if n := holm(all, 7.649, 6.205, 4.303); n != 3 { // t with 2 degrees of freedom
-		t.Errorf("%d of 3 differences are significant, but the README says 3", n)
-	}
-	var volumes []float64
-	for _, name := range []string{"k1-l3", "k2-l2", "k5-l1"} {
-		volumes = append(volumes, arms[name][0].S*arms[name][:1].product())
-	}
-	shows(t, resultsREADME, "s·Π α_k is %s (seed 85547)", list("%.2f", volumes...))
+	return chart
 }

@@ -2,11 +2,7 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"flag"
 	"fmt"
-	"math"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -15,197 +11,83 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"hvae/bench/document"
 	"hvae/mnist/eval"
 	"hvae/mnist/model"
 )
 
-// These tests check that the figures and tables in results/README.md agree with the stored files of the runs.
-
-var update = flag.Bool("update", false, "replace the figures in results and in pictures")
-
-// matches checks that the named file has the given contents.
-func matches(t *testing.T, name string, want []byte) {
-	t.Helper()
-	if got, err := os.ReadFile(name); !bytes.Equal(got, want) {
-		t.Errorf("%s disagrees with the runs (%v); go test -update writes it again", name, err)
-		if *update {
-			os.WriteFile(name, want, 0o644)
-		}
-	}
-}
-
-// shows checks that a document contains the formatted text. It treats minus signs as hyphens and line breaks as spaces.
-func shows(t *testing.T, document, format string, args ...any) {
-	t.Helper()
-	plain := func(text string) string {
-		return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "−", "-")
-	}
-	if text := fmt.Sprintf(format, args...); !strings.Contains(plain(string(read(t, document))), plain(text)) {
-		t.Errorf("%s does not contain %q", document, text)
-	}
-}
+// These tests check that the figures, tables and sentences of the documents agree with the stored files of the runs.
 
 const resultsREADME = "results/README.md"
 
-// signed formats a difference with its sign, followed by ± and the standard error unless se is NaN.
-func signed(v, se eval.Number) string {
-	if v < 0 {
-		return eval.PlusMinus(v, se)
-	}
-	return "+" + eval.PlusMinus(v, se)
-}
-
-// list formats numbers, separated by commas.
-func list[T any](format string, numbers ...T) string {
-	var texts []string
-	for _, v := range numbers {
-		texts = append(texts, fmt.Sprintf(format, v))
-	}
-	return strings.Join(texts, ", ")
-}
-
-// stored returns summaries of the published runs and of the runs in a subfolder of mnist/results.
-func stored(t *testing.T, folder string) []summary {
+// storedResults returns the results of the runs in a subfolder of mnist/results.
+func storedResults(t *testing.T, folder string) []result {
 	t.Helper()
 	var left strings.Builder
 	results := readResults(filepath.Join("results", folder), &left)
 	if left.Len() > 0 {
 		t.Error(left.String())
 	}
-	return summaries(append(published(), results...))
-}
-
-// find returns the summary of a row of Table 1, either of the published runs or of ours.
-func find(all []summary, row string, published bool) summary {
-	i := slices.IndexFunc(all, func(s summary) bool { return s.row == row && published == (s.protocol == publishedName) })
-	return all[i]
-}
-
-// evaluated returns the evaluation of the run in a subfolder of mnist/results.
-func evaluated(t *testing.T, folder string) (e evaluation) {
-	t.Helper()
-	noError(t, json.Unmarshal(read(t, "results", folder, evaluationFile), &e))
-	return e
+	return results
 }
 
 func TestFiguresMatchTheirRuns(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the last digits of numbers differ on machines that fuse multiplications and additions")
 	}
-	differences, budget := figures(stored(t, "full"))
-	matches(t, "results/full/table1.svg", differences)
-	matches(t, "results/full/budget.svg", budget)
+	differences, budget := figures(summaries(append(published(), storedResults(t, "full")...)))
+	document.File(t, "results/full/table1.svg", differences)
+	document.File(t, "results/full/budget.svg", budget)
 	const run = "results/fixed-validation-noise/vae-85547/" + metricsFile
 	all, err := readMetrics(run)
 	noError(t, err)
 	r := &trainingRun{state: state{Settings: model.Defaults(), Data: "mnist", Metrics: all}}
-	matches(t, "pictures/curve.svg", r.curve())
+	document.File(t, "pictures/curve.svg", r.curve())
 	if !bytes.Equal(encodeMetrics(all), read(t, run)) {
 		t.Error("the metrics differ from the file after reading and writing")
 	}
 }
 
-func TestFullRunsMatchTheResults(t *testing.T) {
-	full := stored(t, "full")
-	// run returns three columns of a table row for a run in a folder: the number of epochs, the ELBO and the NLL.
-	run := func(folder string) string {
-		r, err := readResult("results/" + folder)
-		noError(t, err)
-		return fmt.Sprintf(" %d | %s | %s |", r.epochs, eval.PlusMinus(r.ELBO, r.ELBOSD), eval.PlusMinus(r.NLL, r.NLLSD))
+// The table of runs is the output of the table command for the rows that we have trained.
+func TestRunsMatchTheResults(t *testing.T) {
+	var runs []result
+	for _, folder := range []string{"table", "epochs150", "full"} {
+		runs = append(runs, storedResults(t, folder)...)
 	}
-	models := map[string]string{"vae": "VAE", "hvae-k5-free-varied": "HVAE"}
-	// The loop reads publishedCSV directly, because published() drops the standard deviations.
-	for line := range strings.Lines(publishedCSV) {
-		f := strings.Split(strings.TrimSpace(line), ",")
-		folder := "full/" + f[0] + "-" + f[1]
-		if _, err := os.Stat("results/" + folder); err == nil {
-			shows(t, resultsREADME, "| %s, %s | %s | -%s ± %s | %s ± %s |%s", models[f[0]], f[1], f[2], f[3], f[4], f[5], f[6], run(folder))
+	text := ""
+	lines := map[string]summary{} // by row and protocol
+	for _, s := range summaries(append(published(), runs...)) {
+		if slices.ContainsFunc(runs, func(r result) bool { return r.row == s.row }) {
+			text += s.String() + "\n"
+			lines[s.row+" "+s.protocol] = s
 		}
 	}
-	mean := func(s summary) string {
-		epochs, _ := eval.MeanSD(s.epochs)
-		elbo, _ := eval.MeanSD(s.elbos)
-		return fmt.Sprintf(" %.0f | %v | %s |", epochs, elbo, eval.PlusMinus(eval.MeanSD(s.nlls)))
-	}
-	shows(t, resultsREADME, "| VAE, mean |%s%s", mean(find(full, "vae", true)), mean(find(full, "vae", false)))
-	shows(t, resultsREADME, "| VAE, 85547, in `fixed-validation-noise/` | | | |%s", run("fixed-validation-noise/vae-85547"))
-}
-
-// The numbers in the text of results/README.md must agree with the results.
-func TestTextOfTheREADMEMatchesTheResults(t *testing.T) {
-	table, long, full := stored(t, "table"), stored(t, "epochs150"), stored(t, "full")
-	vae, hvae := find(full, "vae", false), find(long, "hvae-k5-free-varied", false)
-	less := func(s summary) string { return signed(eval.MeanSE(s.differences)) }
+	_, columns, _ := strings.Cut(header, "\n\n")
+	document.Part(t, resultsREADME, "runs", "```\n"+columns+text+"```\n")
+	const protocol = " mnist, 2000 epochs, 10000 images, 1000 samples"
+	vae, hvae := lines["vae"+protocol], lines["hvae-k5-free-varied"+protocol]
+	ours, theirs := eval.PlusMinus(eval.MeanSD(vae.nlls)), eval.PlusMinus(eval.MeanSD(lines["vae published"].nlls))
+	document.Sentence(t, "../README.md", "NLL %s against %s", ours, theirs)
 	elbo, _ := eval.MeanSD(vae.elbos)
-	shows(t, resultsREADME, "%v and %s (full protocol", elbo, eval.PlusMinus(eval.MeanSD(vae.nlls)))
-	shows(t, resultsREADME, "NLL %s after 150 epochs", less(hvae))
-	shows(t, resultsREADME, "%s with one ε and %s with several",
-		less(find(table, "hvae-k5-fixed-shared", false)), less(find(table, "hvae-k5-fixed-varied", false)))
-	comparisons := 0.0
-	for _, s := range table {
-		if s.protocol != publishedName && s.differences != nil {
-			comparisons++
-			shows(t, resultsREADME, "%s (`%s`)", less(s), s.row)
-		}
-	}
-	for _, row := range []string{"vae", "hvae-k5-free-varied"} {
-		shows(t, resultsREADME, "%s (`%s`)", eval.PlusMinus(eval.MeanSD(find(long, row, false).nlls)), row)
-	}
-	inside := 1 - 0.05/comparisons // probability that |t| is not significant, for t with 2 degrees of freedom
-	shows(t, resultsREADME, "from %.1f standard errors", math.Sqrt(2)*inside/math.Sqrt(1-inside*inside))
-	var epochs []int
-	for _, r := range published() {
-		epochs = append(epochs, r.epochs)
-	}
-	shows(t, resultsREADME, "published runs took %d to %d epochs", slices.Min(epochs), slices.Max(epochs))
-	leaves := map[bool][]int{} // epochs in which a run leaves the first plateau, by whether it is tempered and K = 5
-	for _, s := range table {
-		for _, r := range s.runs {
-			early := s.config.K == 5 && s.config.Tempering != "none"
-			if r.metrics != nil { // not published
-				epoch := 1 + slices.IndexFunc(r.metrics, func(m model.Metrics) bool { return m.ValELBO > -195 })
-				leaves[early] = append(leaves[early], epoch)
-			}
-		}
-	}
-	slices.Sort(leaves[true])
-	slices.Sort(leaves[false])
-	shows(t, resultsREADME, "leave it in epoch %s, the others in epoch %s",
-		list("%d", slices.Compact(leaves[true])...), list("%d", slices.Compact(leaves[false])...))
-}
-
-// results/README.md must describe the HVAE whose training has ended, next to the VAE with the same seed.
-func TestREADMEDescribesTheHVAE(t *testing.T) {
-	hvae, err := readResult("results/full/hvae-k5-free-varied-85547")
+	document.Sentence(t, resultsREADME, "%v and %s (full protocol, three seeds)", elbo, ours)
+	document.Sentence(t, "../README.md", "has an NLL of %v (published 83.11), the VAE with the same seed %v",
+		hvae.runs[0].NLL, hvae.runs[0].NLL-eval.Number(hvae.differences[0]))
+	work := float64(hvae.config.StepCost()) / float64(vae.config.StepCost())
+	document.Sentence(t, resultsREADME, "the work of %.0f epochs of a VAE", work*float64(hvae.runs[0].epochs))
+	document.Sentence(t, resultsREADME, "after %.1f times the work", work)
+	long, err := readResult("results/fixed-validation-noise/vae-85547")
 	noError(t, err)
-	vae, err := readResult("results/full/vae-85547")
-	noError(t, err)
-	best, bestVAE := model.Best(hvae.metrics), model.Best(vae.metrics)
-	work := float64(hvae.Settings.StepCost()) / float64(vae.Settings.StepCost())
-	shows(t, resultsREADME, "stopped after %d epochs, which is the work of %.0f epochs of a VAE", hvae.epochs, work*float64(hvae.epochs))
-	shows(t, resultsREADME, "best validation ELBO is %.2f (epoch %d), and the VAE's is %.2f (epoch %d)",
-		best.ValELBO, best.Epoch, bestVAE.ValELBO, bestVAE.Epoch)
-	var eps, momentumSDs []float64
-	for _, epoch := range []int{1, 10, 100, 300, best.Epoch} {
-		m := hvae.metrics[epoch-1]
-		eps, momentumSDs = append(eps, m.Eps), append(momentumSDs, m.MomentumSD)
-	}
-	shows(t, resultsREADME, "in epochs 1, 10, 100, 300 and %d, the median ε is %s, and 1/√β₀ = Π 1/α_k is %s",
-		best.Epoch, list("%.3f", eps...), list("%.2f", momentumSDs...))
-	difference := signed(hvae.NLL-vae.NLL, eval.Number(math.NaN()))
-	shows(t, resultsREADME, "%s at the end of training (one seed", difference)
-	shows(t, "../README.md", "has an NLL of %v (published 83.11), and the VAE with the same seed %v", hvae.NLL, vae.NLL)
-	shows(t, "../README.md", "(median ε %.3f, 1/√β₀ %.2f)", best.Eps, best.MomentumSD)
+	document.Sentence(t, resultsREADME, "after %d epochs, it has ELBO %v and NLL %v", long.epochs, long.ELBO, long.NLL)
 }
 
 func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 	for file, folder := range map[string]string{
-		"vae.safetensors":  "results/fixed-validation-noise/vae-85547",
-		"hvae.safetensors": "results/full/hvae-k5-free-varied-85547",
+		"vae.safetensors":  "fixed-validation-noise/vae-85547",
+		"hvae.safetensors": "full/hvae-k5-free-varied-85547",
 	} {
 		m, err := readCheckpoint(filepath.Join("results", file))
 		noError(t, err)
-		r, err := readResult(folder)
+		r, err := readResult("results/" + folder)
 		noError(t, err)
 		best := model.Best(r.metrics)
 		if m.Config != r.Settings.Config || m.Seed != r.Settings.Seed || m.Epoch != best.Epoch || m.ELBO != best.ValELBO {
@@ -215,56 +97,33 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 	}
 }
 
-// An armRun is a line of controls.jsonl: the kind of training run (Arm) and the result of evaluating it.
-type armRun struct {
-	Arm    string
-	Result struct {
-		ELBO, NLL, Lower eval.Number
-		HeavyTails       eval.Number `json:"heavy_tails"`
-		Images, Samples  int
-	}
-}
-
-// results/README.md must show the results of all control runs and of the trained models.
-func TestControlsAreInTheREADME(t *testing.T) {
-	nlls := map[string][]float64{}   // by arm
-	trained := map[string][]string{} // rows of the table of trained models
-	for _, r := range jsonLines[armRun](t, string(read(t, "results/controls.jsonl"))) {
-		name, isTrained := strings.CutPrefix(r.Arm, "trained: ")
-		if !isTrained || r.Result.Images == 10_000 {
-			nlls[r.Arm] = append(nlls[r.Arm], float64(r.Result.NLL))
-			continue
+func TestControlsMatchTheResults(t *testing.T) {
+	arms := readArms(t)
+	rows := []string{"weights | ELBO | NLL, 1,000 samples | images with k̂ > 0.667 | NLL, 12,000 samples | annealed NLL"}
+	for _, name := range []string{"`vae`", "`hvae`", "`hvae` without its flow"} {
+		lines := arms["controls/trained: "+name]
+		e, many, annealed := lines[0].Result, "", ""
+		if len(lines) > 1 { // the second line has 12,000 samples
+			many = lines[1].Result.NLL.String()
 		}
-		if trained[name] == nil {
-			trained[name] = make([]string, 5)
+		if e.Lower != 0 {
+			annealed = (-e.Lower).String()
 		}
-		cells := trained[name]
-		if r.Result.Samples == 12_000 {
-			cells[3] = r.Result.NLL.String()
-			continue
-		}
-		cells[0], cells[1] = r.Result.ELBO.String(), r.Result.NLL.String()
-		cells[2] = fmt.Sprintf("%.0f %%", 100*r.Result.HeavyTails)
-		if r.Result.Lower != 0 {
-			cells[4] = (-r.Result.Lower).String()
-		}
+		rows = append(rows, fmt.Sprintf("%s | %v | %v | %.0f %% | %s | %s", name, e.ELBO, e.NLL, 100*e.HeavyTails, many, annealed))
 	}
-	for name, cells := range trained {
-		shows(t, resultsREADME, "| %s | %s |", name, strings.Join(cells, " | "))
+	document.Table(t, resultsREADME, "trained", rows...)
+	document.Sentence(t, resultsREADME, "the NLL of `hvae` without its flow is %v (one evaluation), with it %v",
+		arms["controls/trained: `hvae` without its flow"][2].Result.NLL, storedResults(t, "full")[0].NLL)
+	var moved []string
+	for _, seed := range []uint64{85547, 12345, 98765} {
+		at := func(m trainedModel) bool { return m.Seed == seed }
+		vae, again := arms["table/vae"], arms["controls/vae"]
+		difference := again[slices.IndexFunc(again, at)].Result.NLL - vae[slices.IndexFunc(vae, at)].Result.NLL
+		moved = append(moved, fmt.Sprintf("%+.2f", difference))
 	}
-	without := nlls["trained: `hvae` without its flow"][0]
-	with := evaluated(t, "full/hvae-k5-free-varied-85547").NLL
-	shows(t, resultsREADME, "NLL of `hvae` without its flow is %.2f instead of %v", without, with)
-	shows(t, resultsREADME, "NLL of `hvae.safetensors` without its flow is %.2f instead of %v", without, with)
-	k0, vae := nlls["k0"], nlls["vae"]
-	var more, moved []float64
-	for i, seed := range []string{"85547", "12345", "98765"} { // the order of the seeds in controls.jsonl
-		more = append(more, k0[i]-vae[i])
-		moved = append(moved, vae[i]-float64(evaluated(t, "table/vae-"+seed).NLL))
-	}
-	shows(t, resultsREADME, "is %s higher (three seeds, not significant)", eval.PlusMinus(eval.MeanSE(more)))
-	shows(t, resultsREADME, "moved by %s nats", list("%+.2f", moved...))
-	shows(t, "../README.md", "gives an NLL of %.2f instead of %.2f", nlls["half rate"][0], nlls["full rate"][0])
+	document.Sentence(t, resultsREADME, "moved by %s nats", strings.Join(moved, ", "))
+	document.Sentence(t, "../README.md", "gives an NLL of %v instead of %v",
+		arms["controls/half rate"][0].Result.NLL, arms["controls/full rate"][0].Result.NLL)
 }
 
 func TestRowsMatchTheirNames(t *testing.T) {

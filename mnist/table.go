@@ -229,7 +229,8 @@ func (s summary) String() string {
 	return fmt.Sprintf(format, s.row, s.protocol, len(s.runs), epochs, elbo, nll, difference)
 }
 
-// figures returns table1.svg and budget.svg. Each has one chart per protocol; budget.svg omits the published results.
+// figures returns table1.svg and budget.svg. Each has one chart per protocol. table1.svg omits charts without a line,
+// because their few points are easier to read in the table, and budget.svg omits the published results.
 func figures(lines []summary) (table1, budget []byte) {
 	byProtocol := func(a, b summary) int { return strings.Compare(a.protocol, b.protocol) }
 	difference := plot.Chart{XLabel: "K", YLabel: "NLL minus the VAE's ± s.e. (nats)"}
@@ -243,6 +244,9 @@ func figures(lines []summary) (table1, budget []byte) {
 		s.plotDifference(&differences[len(differences)-1])
 		s.plotELBO(&elbos[len(elbos)-1])
 	}
+	differences = slices.DeleteFunc(differences, func(c plot.Chart) bool {
+		return !slices.ContainsFunc(c.Series, func(s plot.Series) bool { return len(s.X) > 1 })
+	})
 	elbos = slices.DeleteFunc(elbos, func(c plot.Chart) bool { return c.Title == publishedName })
 	return plot.Panels(2, differences...), plot.Panels(2, elbos...)
 }
