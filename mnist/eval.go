@@ -79,15 +79,13 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if k == "0" {
 		c.Config = model.Config{Kind: c.Config.Kind, Tempering: "none", Latent: c.Config.Latent}
 	}
-	load := data.Load // AIS is tuned on validation images
 	if method == "is" {
 		o.Chains = 0
-		load = data.LoadTest
 	}
 	if simulated {
 		o.N = cmp.Or(o.N, 10_000)
 	} else {
-		set, err := load(ctx, folder, stderr)
+		set, err := data.Load(ctx, folder, stderr)
 		if err != nil {
 			return err
 		}

@@ -69,7 +69,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err != nil {
 		return err
 	}
-	set, err := data.LoadTest(ctx, folder, stderr)
+	set, err := data.Load(ctx, folder, stderr)
 	if err != nil {
 		return err
 	}

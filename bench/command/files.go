@@ -15,7 +15,7 @@ import (
 )
 
 // ReadFile returns the contents of a file, and information about it. It returns an error at once if the file is not a
-// regular file, such as a folder, a device or a FIFO, or if it has more than limit bytes.
+// regular file, such as a folder, a device or a FIFO, if it has more than limit bytes, or if it is a Git LFS pointer.
 func ReadFile(name string, limit int64) ([]byte, os.FileInfo, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|nonblock, 0)
 	if err != nil {
@@ -34,6 +34,9 @@ func ReadFile(name string, limit int64) ([]byte, os.FileInfo, error) {
 	}
 	b := make([]byte, info.Size())
 	_, err = io.ReadFull(f, b)
+	if bytes.HasPrefix(b, []byte("version https://git-lfs.github.com/")) {
+		err = errors.New("it is a Git LFS pointer: git lfs pull downloads the file")
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}

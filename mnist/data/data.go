@@ -6,7 +6,6 @@ package data
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -19,8 +18,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"hvae/bench/command"
@@ -57,26 +56,9 @@ const MNIST, Synthetic = "mnist", "synthetic"
 
 // Load returns the built-in images if folder is Synthetic, and otherwise the images in the folder. If folder is "",
 // Load uses $HVAE_MNIST or, if that is not set, a folder in the user's cache. The files must have MNIST's names, with a
-// hyphen or a dot before idx3, and may be compressed (.gz). Load downloads missing MNIST files into the folder.
+// hyphen or a dot before idx3, and may be compressed (.gz). Load downloads missing MNIST files into the folder, unless
+// it contains any other file.
 func Load(ctx context.Context, folder string, stderr io.Writer) (set Set, err error) {
-	set, err = LoadTest(ctx, folder, stderr)
-	if err != nil || set.Name == Synthetic {
-		return set, err
-	}
-	set.Train, err = trainFile.load(ctx, set.Folder, testFile, stderr)
-	if n := set.Train.Len(); err == nil && n < validationShare {
-		err = fmt.Errorf("%s has only %d training images; at least %d are needed", set.Folder, n, validationShare)
-	}
-	set.SHA256 = digest(set.Train, set.Test)
-	if set.Name == MNIST && set.SHA256 != mnistDigest {
-		set.Name = "images-" + set.SHA256[:8]
-	}
-	return set, err
-}
-
-// LoadTest is like Load, but it skips the training images, which take most of Load's time. It sets Train and SHA256
-// only for the built-in images.
-func LoadTest(ctx context.Context, folder string, stderr io.Writer) (set Set, err error) {
 	folder = cmp.Or(folder, os.Getenv("HVAE_MNIST"))
 	if folder == Synthetic {
 		return synthetic(), nil
@@ -95,10 +77,16 @@ func LoadTest(ctx context.Context, folder string, stderr io.Writer) (set Set, er
 	if err != nil {
 		return set, err
 	}
-	set.Test, err = testFile.load(ctx, set.Folder, trainFile, stderr)
-	set.Name = MNIST
-	if d := digest(set.Test); d != testFile.digest {
-		set.Name = "images-" + d[:8]
+	set.Train, err = trainFile.load(ctx, set.Folder, stderr)
+	if err == nil {
+		set.Test, err = testFile.load(ctx, set.Folder, stderr)
+	}
+	if n := set.Train.Len(); err == nil && n < validationShare {
+		err = fmt.Errorf("%s has only %d training images; at least %d are needed", set.Folder, n, validationShare)
+	}
+	set.Name, set.SHA256 = MNIST, digest(set.Train, set.Test)
+	if set.SHA256 != mnistDigest {
+		set.Name = "images-" + set.SHA256[:8]
 	}
 	return set, err
 }
@@ -150,58 +138,68 @@ var (
 	mnistDigest = "626406b879f816a1a33f889ac0273780bee64e9fe8de6a2e9686114d049e77d8" // Set.SHA256 of MNIST
 )
 
-// load reads the images of a file in the folder. If the file is missing, load downloads it, unless the folder contains
-// the other file (training or test) of a dataset that is not MNIST. In that case, load returns an error.
-func (f file) load(ctx context.Context, folder string, other file, stderr io.Writer) (Images, error) {
-	images, err := f.read(folder)
-	if !errors.Is(err, fs.ErrNotExist) {
+// load returns the images of a file in the folder. If the file is missing, load downloads it, unless the folder contains
+// something else than MNIST, because this may be another dataset whose files have other names.
+func (f file) load(ctx context.Context, folder string, stderr io.Writer) (images Images, err error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return images, err
 	}
-	others, err := other.read(folder)
-	if err == nil && digest(others) != other.digest {
-		return images, fmt.Errorf("%s has no file %s, and the images in its other file are not MNIST's", folder, f.name)
+	for _, e := range entries { // sorted, so that the file comes before a compressed copy
+		// Many unpackers write a dot before idx3, and some archives contain a folder with the name of the file.
+		name := strings.Replace(e.Name(), ".idx3", "-idx3", 1)
+		if strings.TrimSuffix(name, ".gz") == f.name && !e.IsDir() {
+			return read(filepath.Join(folder, e.Name()))
+		}
+	}
+	for _, e := range entries {
+		temporary, _ := filepath.Match(command.Temporary, e.Name())
+		images, _ := read(filepath.Join(folder, e.Name()))
+		if d := digest(images); d != trainFile.digest && d != testFile.digest && !temporary {
+			return images, fmt.Errorf("%s has no file %s, and MNIST is not downloaded into it, because it contains %s: "+
+				"give the files of images MNIST's names, or use an empty folder", folder, f.name, e.Name())
+		}
 	}
 	return f.download(ctx, folder, stderr)
 }
 
-// read returns the images of a file in the folder. If there is no such file, the error wraps fs.ErrNotExist.
-func (f file) read(folder string) (images Images, err error) {
-	dotted := strings.Replace(f.name, "-idx3", ".idx3", 1) // many unpackers write this name
-	for _, name := range []string{f.name, f.name + ".gz", dotted, dotted + ".gz"} {
-		path := filepath.Join(folder, name)
-		b, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EISDIR) {
-			continue // some archives contain a folder with the name of the file
-		}
-		if err == nil {
-			images, err = parse(b)
-		}
-		if err != nil {
-			err = fmt.Errorf("cannot read the images in %s: %w", path, err)
-		}
-		return images, err
+// maxSize is the maximum number of bytes of an image file, compressed and decompressed.
+var maxSize int64 = 1 << 30
+
+// read reads the images of the file with the given path.
+func read(path string) (Images, error) {
+	b, _, err := command.ReadFile(path, maxSize)
+	if err != nil {
+		return Images{}, err
 	}
-	return images, fs.ErrNotExist
+	images, err := parse(b)
+	if err != nil {
+		err = fmt.Errorf("cannot read the images in %s: %w", path, err)
+	}
+	return images, err
 }
 
 // parse reads the images of an IDX file, which may be compressed.
-func parse(b []byte) (Images, error) {
+func parse(b []byte) (images Images, err error) {
 	if bytes.HasPrefix(b, []byte{0x1f, 0x8b}) { // the first two bytes of every gzip file
-		z, err := gzip.NewReader(bytes.NewReader(b))
-		if err == nil {
-			b, err = io.ReadAll(z)
-		}
+		b, err = command.Gunzip(b, maxSize)
 		if err != nil {
-			return Images{}, err
+			return images, err
 		}
 	}
 	n := len(b) / Pixels
 	h := header(n)
 	if n == 0 || len(b) != len(h)+n*Pixels || !bytes.HasPrefix(b, h) {
-		return Images{}, fmt.Errorf("%d bytes, beginning with % x, are not a complete IDX file of images of %d×%d bytes",
-			len(b), b[:min(len(b), len(h))], Side, Side)
+		var numbers [4]uint32
+		binary.Decode(b, binary.BigEndian, &numbers) // all are zero if b is too short
+		return images, fmt.Errorf("%d bytes with the header %d are not an IDX file of n images of %d×%d bytes, "+
+			"which has %d + %d·n bytes with the header [2051 n %[3]d %[4]d]", len(b), numbers, Side, Side, len(h), Pixels)
 	}
-	return Images{b[len(h):]}, nil
+	images.Pixels = b[len(h):]
+	if slices.Max(images.Pixels) <= 1 {
+		return images, errors.New("all bytes are 0 or 1, but a byte must be 0 for paper and 255 for ink")
+	}
+	return images, nil
 }
 
 // header returns the header of an IDX file of n images: the big-endian numbers 2051, n, height and width.

@@ -52,10 +52,11 @@ func folder(t *testing.T, files map[string][]byte) (path string) {
 	return path
 }
 
-// In all tests, idx(9) and idx(2), which contain nine and two images, are accepted as MNIST's training and test files.
+// In all tests, idx(9) and idx(2), which contain nine and two images, are accepted as MNIST's training and test files. Files are small.
 func init() {
 	trainFile.digest, testFile.digest = digestOf(idx(9)), digestOf(idx(2))
 	mnistDigest = digestOf(append(idx(9), idx(2)...))
+	maxSize = 100_000
 }
 
 func digestOf(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
@@ -65,50 +66,58 @@ func TestLoadReadsPlainAndCompressedFiles(t *testing.T) {
 	for _, c := range []struct {
 		files       map[string][]byte
 		train, test int
-		name        string
 	}{
-		{map[string][]byte{train: idx(9), test: idx(2)}, 9, 2, MNIST},
-		{map[string][]byte{train + ".gz": compressed(idx(9)), test: compressed(idx(2))}, 9, 2, MNIST},
-		{map[string][]byte{dot(train): idx(9), dot(test) + ".gz": compressed(idx(2))}, 9, 2, MNIST},
-		{map[string][]byte{dot(train): idx(9), train + "/" + train: idx(9), test: idx(2)}, 9, 2, MNIST}, // as on Kaggle
-		{map[string][]byte{train: idx(8), test: idx(3)}, 8, 3, "images-" + digestOf(idx(3))[:8]},
-		{map[string][]byte{train: idx(8), test: idx(2)}, 8, 2, "images-" + digestOf(append(idx(8), idx(2)...))[:8]},
+		{map[string][]byte{train: idx(9), test: idx(2)}, 9, 2},
+		{map[string][]byte{train + ".gz": compressed(idx(9)), test: compressed(idx(2))}, 9, 2},
+		{map[string][]byte{train + ".gz": append(compressed(idx(9)), make([]byte, 500)...), test: idx(2)}, 9, 2},
+		{map[string][]byte{dot(train): idx(9), dot(test) + ".gz": compressed(idx(2))}, 9, 2},
+		{map[string][]byte{dot(train): idx(9), train + "/" + train: idx(9), test: idx(2)}, 9, 2}, // as on Kaggle
+		{map[string][]byte{train: idx(9), train + ".gz": {1}, test: idx(2), "other": {1}}, 9, 2},
+		{map[string][]byte{train: idx(8), test: idx(3)}, 8, 3},
+		{map[string][]byte{train: idx(7), test: idx(3)}, 7, 3}, // another name than for the same test file
+		{map[string][]byte{train: idx(8), test: idx(2)}, 8, 2}, // MNIST's test file
 	} {
-		path := folder(t, c.files)
-		digest := digestOf(append(idx(c.train), idx(c.test)...))
-		want := Set{c.name, Images{idx(c.train)[16:]}, Images{idx(c.test)[16:]}, path, digest}
+		path, digest := folder(t, c.files), digestOf(append(idx(c.train), idx(c.test)...))
+		want := Set{"images-" + digest[:8], Images{idx(c.train)[16:]}, Images{idx(c.test)[16:]}, path, digest}
+		if c.train == 9 && c.test == 2 {
+			want.Name = MNIST
+		}
 		set, err := Load(t.Context(), path, nil)
 		if diff := cmp.Diff(want, set); err != nil || diff != "" {
 			t.Errorf("Load returns the error %v and another dataset (-want +got):\n%s", err, diff)
-		}
-		want.Train, want.SHA256 = Images{}, ""
-		if c.test == 2 { // MNIST's test images
-			want.Name = MNIST
-		}
-		set, err = LoadTest(t.Context(), path, nil)
-		if diff := cmp.Diff(want, set); err != nil || diff != "" {
-			t.Errorf("LoadTest returns the error %v and another dataset (-want +got):\n%s", err, diff)
 		}
 	}
 }
 
 func TestInvalidFilesAreRefused(t *testing.T) {
-	wide, impossible := idx(9), idx(9)
+	wide, impossible, bits := idx(9), idx(9), idx(9)
 	wide[15] = 29       // the header specifies images of 28×29 pixels
 	impossible[4] = 255 // the header specifies 4,278,190,089 images
+	for i := range bits[16:] {
+		bits[16+i] &= 1
+	}
 	for want, files := range map[string]map[string][]byte{
-		"no file " + train:           {test: idx(3)},
-		"no file " + test:            {train: idx(8)},
-		"only 5 training images":     {train: idx(5), test: idx(2)},
-		": 16 bytes":                 {train: idx(9), test: idx(0)},
-		"7073 bytes":                 {train: append(idx(9), 1), test: idx(2)},
-		"7071 bytes":                 {train: idx(9)[:7071], test: idx(2)},
-		"00 00 08 03 ff 00 00 09 00": {train: compressed(impossible), test: idx(2)},
-		"00 00 00 00 00 00 00 09":    {train: append([]byte{0, 0, 0, 0, 0, 0, 0}, idx(9)[7:]...), test: idx(2)},
-		"00 00 00 1c 00 00 00 1d":    {train: wide, test: idx(2)},
-		": 0 bytes":                  {train: {}, test: idx(2)},
-		"unexpected EOF":             {train: compressed(idx(9))[:40], test: idx(2)},
-		"gzip":                       {train: {0x1f, 0x8b, 0, 0, 0, 0, 0, 0, 0, 0}, test: idx(2)},
+		"no file " + train + ", and":                         {"emnist-" + train: idx(8), "emnist-" + test: idx(3)},
+		"it contains " + test:                                {test: idx(3)},
+		"it contains " + train:                               {train: idx(8)},
+		"it contains TRAIN-IMAGES":                           {strings.ToUpper(train): idx(8), test: idx(2)},
+		"it contains " + test + ".bin":                       {train: idx(9), test + ".bin": idx(3)},
+		"it contains deeper":                                 {"deeper/" + train: idx(9), "deeper/" + test: idx(2)},
+		"it contains .notes.tmp":                             {".notes.tmp": {1}},
+		"only 5 training images":                             {train: idx(5), test: idx(2)},
+		": 16 bytes with the header [2051 0 28 28]":          {train: idx(9), test: idx(0)},
+		"7073 bytes with the header [2051 9 28 28]":          {train: append(idx(9), 1), test: idx(2)},
+		"7071 bytes with the header [2051 9 28 28]":          {train: idx(9)[:7071], test: idx(2)},
+		"7072 bytes with the header [2051 4278190089 28 28]": {train: compressed(impossible), test: idx(2)},
+		"7072 bytes with the header [0 9 28 28]":             {train: append([]byte{0, 0, 0, 0, 0, 0, 0}, idx(9)[7:]...), test: idx(2)},
+		"7072 bytes with the header [2051 9 28 29]":          {train: wide, test: idx(2)},
+		": 0 bytes":                   {train: {}, test: idx(2)},
+		"all bytes are 0 or 1":        {train: bits, test: idx(2)},
+		"Git LFS pointer":             {train: []byte("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n"), test: idx(2)},
+		"unexpected EOF":              {train: compressed(idx(9))[:40], test: idx(2)},
+		"gzip":                        {train: {0x1f, 0x8b, 0, 0, 0, 0, 0, 0, 0, 0}, test: idx(2)},
+		"at most 100000":              {train: make([]byte, 100_001), test: idx(2)},
+		"expands to more than 100000": {train: compressed(make([]byte, 100_001)), test: idx(2)},
 	} {
 		path, printed := folder(t, files), new(bytes.Buffer)
 		_, err := Load(t.Context(), path, printed)
@@ -178,7 +187,7 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 			}
 			continue
 		}
-		again, reread := trainFile.read(path)
+		again, reread := trainFile.load(t.Context(), path, nil)
 		same := bytes.Equal(images.Pixels, contents[16:]) && bytes.Equal(again.Pixels, contents[16:])
 		if err != nil || reread != nil || !same {
 			t.Errorf("%s: %d images, read again %d images; errors %v, %v", name, images.Len(), again.Len(), err, reread)
@@ -194,13 +203,12 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 // If only one MNIST file is missing, only that file must be downloaded.
 func TestLoadDownloadsTheMissingFile(t *testing.T) {
 	serve(t, sends(idx(2)))
-	for name, load := range map[string]func(context.Context, string, io.Writer) (Set, error){"Load": Load, "LoadTest": LoadTest} {
-		var printed strings.Builder
-		set, err := load(t.Context(), folder(t, map[string][]byte{train: idx(9)}), &printed)
-		want := "downloading " + mirror + test + ".gz\n"
-		if err != nil || set.Name != MNIST || set.Test.Len() != 2 || printed.String() != want {
-			t.Errorf("%s returns the dataset %q with %d test images (error %v) after %q", name, set.Name, set.Test.Len(), err, printed.String())
-		}
+	var printed strings.Builder
+	files := map[string][]byte{train: idx(9), ".0123456789abcdef.tmp": {1}} // a process was killed during a download
+	set, err := Load(t.Context(), folder(t, files), &printed)
+	want := "downloading " + mirror + test + ".gz\n"
+	if err != nil || set.Name != MNIST || set.Test.Len() != 2 || printed.String() != want {
+		t.Errorf("the dataset is %q with %d test images (error %v) after %q", set.Name, set.Test.Len(), err, printed.String())
 	}
 }
 
@@ -212,7 +220,7 @@ func TestLoadFindsTheFolder(t *testing.T) {
 		{own, "", ""}, {"", own, ""}, {own, typo, ""}, {Synthetic, typo, ""},
 		{typo, own, "there is no folder " + typo},
 		{"", typo, "there is no folder " + typo},
-		{file, own, file + "/" + test},
+		{file, own, file + ": not a directory"},
 	} {
 		t.Setenv("HVAE_MNIST", c.variable)
 		set, err := Load(t.Context(), c.option, io.Discard)
