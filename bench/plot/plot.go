@@ -225,9 +225,9 @@ var superscript = strings.NewReplacer("-", "⁻", "0", "⁰", "1", "¹", "2", "�
 func finite(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
 
 // newAxis returns an axis whose range contains the values, with a small margin. If ticks is nil, newAxis chooses the
-// ticks. On a linear axis, it places at most seven ticks, at multiples of 1, 2 or 5 times a power of ten. On a
-// logarithmic axis that contains three or more powers of ten, it places at most eleven ticks, at powers of ten. On a
-// shorter logarithmic axis, it places ticks at 1, 2 and 5 times the powers of ten.
+// ticks. On a linear axis, it places at most seven ticks with different labels, at multiples of 1, 2 or 5 times a power
+// of ten. On a logarithmic axis that contains three or more powers of ten, it places at most eleven ticks, at powers of
+// ten. On a shorter logarithmic axis, it places ticks at 1, 2 and 5 times the powers of ten.
 func newAxis(logarithmic bool, ticks, values []float64) axis {
 	a := axis{log: logarithmic, min: math.Inf(1), max: math.Inf(-1), ticks: ticks}
 	for _, v := range values {
@@ -238,7 +238,7 @@ func newAxis(logarithmic bool, ticks, values []float64) axis {
 	if a.min > a.max { // no values
 		a.min, a.max = 0, 1
 	}
-	margin := cmp.Or(0.045*(a.max-a.min), 0.5) // 0.5 if there is only one value
+	margin := cmp.Or(0.045*(a.max-a.min), max(0.5, 1e-15*math.Abs(a.min))) // the second operand if there is only one value
 	a.min, a.max = a.min-margin, a.max+margin
 	switch {
 	case ticks != nil:
@@ -261,7 +261,7 @@ func newAxis(logarithmic bool, ticks, values []float64) axis {
 				step *= m
 			}
 		}
-		for i := math.Ceil(a.min / step); i <= a.max/step; i++ {
+		for i := math.Ceil(a.min / step); i <= a.max/step && a.label(i*step) != a.label((i+1)*step); i++ {
 			a.ticks = append(a.ticks, i*step+0) // −0 + 0 = 0
 		}
 	}

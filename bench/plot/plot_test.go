@@ -54,3 +54,13 @@ func TestGalleryMatchesTheCheckedInFigure(t *testing.T) {
 		t.Errorf("the charts differ from testdata/gallery.svg; if %s (error %v) looks right, copy it to testdata", name, err)
 	}
 }
+
+// Between numbers that have the same label, an axis has at most one tick.
+func TestAxesOfNearlyEqualNumbers(t *testing.T) {
+	for _, values := range [][]float64{{-105.66, -105.66000000000003}, {99.99999999999996, 100}, {1e17}, {-1e300}, {1e16, 1e16 + 2}} {
+		a := newAxis(false, nil, values)
+		if a.to = 1; len(a.ticks) > 1 || !finite(a.at(values[0])) {
+			t.Errorf("for the values %v, the ticks are %v, and the first value is at %v", values, a.ticks, a.at(values[0]))
+		}
+	}
+}
