@@ -998,6 +998,9 @@ func planarFlow(r *report) {
 			r.near(logDet[0], math.Log(hvaetest.Determinant(jacobian)), 1e-6, "d = %d, K = %d: log |det ∂z_K/∂z₀|", d, K)
 		}
 	}
+	var t tape
+	_, logDet := model.PlanarFlow(t.Scalar(0), t.Scalar(-40), t.Scalar(1), t.Scalar(0), 1)
+	r.near(logDet.Scalar(), -40, 1e-12, "wᵀu = −40 and wᵀz + b = 0: log |det ∂z₁/∂z₀| = log softplus(−40)")
 	_, data, theta := points(2, 3)
 	for _, K := range []int{1, 4, 30} {
 		m := model.NewPlanar(data, K, random.Stream(27, "planar"))

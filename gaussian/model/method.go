@@ -129,11 +129,12 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
 // [1×1]. It returns z_K [d×n] and the log determinants [1×n] of the Jacobian matrices ∂z_K/∂z. K must be at least 1.
 //
 // A layer z + u tanh(wᵀz + b) is invertible if wᵀu ≥ −1. So the appendix of Rezende and Mohamed uses û = u + (m − wᵀu)
-// w/‖w‖² with m = softplus(wᵀu) − 1. Then wᵀû = m, and the determinant of a layer is (1 + m) − m tanh²(wᵀz + b) > 0.
+// w/‖w‖² with m = s − 1 and s = softplus(wᵀu). Then wᵀû = m, and the determinant of a layer is s + (1 − s) tanh²(wᵀz +
+// b) > 0. Unlike (1 + m) − m tanh²(wᵀz + b), this sum keeps the precision of a small s.
 func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]) {
 	wu := ad.Dot(w, u)
-	m := ad.AddConst(ad.Softplus(wu), -1)
-	uHat := ad.MulAdd(ad.Div(ad.Sub(m, wu), ad.Dot(w, w)), w, u)
+	s := ad.Softplus(wu)
+	uHat := ad.MulAdd(ad.Div(ad.Sub(ad.AddConst(s, -1), wu), ad.Dot(w, w)), w, u)
 	var h *ad.Var[float64] // the activations tanh(wᵀz + b) of all layers [K×n]
 	for k := range K {
 		activation := ad.Tanh(ad.Add(ad.MulSumTo(w, z, 1, z.Cols()), b))
@@ -144,7 +145,7 @@ func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]
 			h = ad.Stack(h, activation)
 		}
 	}
-	det := ad.MulAdd(ad.Neg(m), ad.Square(h), ad.AddConst(m, 1))
+	det := ad.MulAdd(ad.AddConst(ad.Neg(s), 1), ad.Square(h), s)
 	return z, ad.SumTo(ad.Log(det), 1, z.Cols())
 }
 
