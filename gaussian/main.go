@@ -60,7 +60,7 @@ where K is the number of steps or layers`)
 	f.IntVar(&o.config.Iterations, "iters", 30_000, "`number` of optimiser iterations")
 	f.IntVar(&o.config.Draws, "batch", 10, "`number` of draws over which each iteration averages the ELBO")
 	f.Float64Var(&o.config.Rate, "lr", 1e-3, "learning `rate` of RMSProp")
-	f.Uint64Var(&o.config.Seed, "seed", 1, "seed for all random numbers; the output does not depend on the number of cores")
+	f.Uint64Var(&o.config.Seed, "seed", 1, "`seed` for all random numbers; the output does not depend on the number of cores")
 	f.StringVar(&o.out, "out", "", "draw figure1a.svg and figure1b.svg in this `folder`")
 	f.BoolVar(&o.json, "json", false, "print a JSON object for each row instead of a table")
 	f.BoolVar(&o.gap, "gap", false, `with -out, draw gap.svg, the gap between log p(D) and the ELBO against K, instead of figure 1`)
@@ -115,6 +115,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if o.out != "" {
 		if err := os.MkdirAll(o.out, 0o755); err != nil {
 			return fmt.Errorf("cannot write figures to the folder %s: %w", o.out, err)
+		}
+		for name := range o.figures(nil) {
+			if err := command.Writable(filepath.Join(o.out, name)); err != nil {
+				return err
+			}
 		}
 	}
 	var rows []model.Outcome
@@ -191,7 +196,11 @@ func (o options) table(rows []model.Outcome) (text string) {
 		text += fmt.Sprintf("%-16s %10s %10s %20s %12s %12s %10s %8s\n",
 			"method", "Δ error", "σ error", "sum ± s.e.", "ELBO", "log p(D)", "gap", "seconds")
 	}
-	text += fmt.Sprintf("%-16s %10.4g %10.4g %20s %12.1f %12.1f %10.1f %8.1f\n",
+	verb := "f"
+	if math.Abs(r.ELBO) >= 1e15 { // a float64 has at most 17 significant digits
+		verb = "g"
+	}
+	text += fmt.Sprintf("%-16s %10.4g %10.4g %20s %12.1"+verb+" %12.1"+verb+" %10.1"+verb+" %8.1f\n",
 		r.Method, r.DeltaErr, r.SigmaErr, sum, r.ELBO, r.LogEvidence, r.Gap, r.Seconds)
 	if n%len(o.methods) == 0 {
 		text += fmt.Sprintf("%-16s %10.4g %10.4g %20.4g %12s %12.1f\n\n",

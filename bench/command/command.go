@@ -3,11 +3,14 @@
 package command
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"math/big"
 	"os"
 	"os/signal"
 	"syscall"
@@ -59,13 +62,24 @@ func Usage(format string, args ...any) error { return usageError{fmt.Errorf(form
 // the arguments are invalid. If they contain -h, it prints the usage line, the description and the list of flags to
 // stdout, and returns flag.ErrHelp. The description says what the command does, and gives examples.
 func Parse(f *flag.FlagSet, description string, args []string, stdout io.Writer) error {
+	f.VisitAll(func(g *flag.Flag) {
+		getter, _ := g.Value.(flag.Getter)
+		if getter == nil {
+			return
+		}
+		switch getter.Get().(type) {
+		case int, uint64:
+			g.Value = decimal{g.Value}
+		}
+	})
 	f.SetOutput(io.Discard) // Run prints the error
 	err := f.Parse(args)
 	if err == flag.ErrHelp {
-		fmt.Fprintf(stdout, "Usage: %s [flags]\n\n%s\n\n", f.Name(), description)
-		f.SetOutput(stdout)
+		help := bytes.NewBufferString(fmt.Sprintf("Usage: %s [flags]\n\n%s\n\n", f.Name(), description))
+		f.SetOutput(help)
 		f.PrintDefaults()
-		return err
+		_, failed := help.WriteTo(stdout)
+		return cmp.Or(failed, err)
 	}
 	if err == nil && f.NArg() > 0 {
 		err = fmt.Errorf("unexpected argument %q: only flags are allowed", f.Arg(0))
@@ -74,4 +88,23 @@ func Parse(f *flag.FlagSet, description string, args []string, stdout io.Writer)
 		return Usage("%v (%s -h lists the flags)", err, f.Name())
 	}
 	return nil
+}
+
+// A decimal is the value of an integer flag. Without it, package flag would read 010 as an octal number.
+type decimal struct{ flag.Value }
+
+func (d decimal) Set(s string) error {
+	n, ok := new(big.Int).SetString(s, 10)
+	if !ok {
+		return errors.New("it must be a whole number in decimal digits")
+	}
+	return d.Value.Set(n.String())
+}
+
+// String returns the default value of the flag. Package flag also calls String on the zero value.
+func (d decimal) String() string {
+	if d.Value == nil {
+		return "0"
+	}
+	return d.Value.String()
 }

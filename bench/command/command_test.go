@@ -4,8 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -85,5 +88,24 @@ func TestTheSecondSignalEndsTheProcess(t *testing.T) {
 		if state := fmt.Sprint(p.ProcessState); state != c.state || stderr.String() != c.stderr {
 			t.Errorf("%v, then %d: %s, stderr %q; want %s, %q", c.first, c.second, state, stderr.String(), c.state, c.stderr)
 		}
+	}
+}
+
+func TestIntegerFlagsAreDecimal(t *testing.T) {
+	f := flag.NewFlagSet("test", flag.ContinueOnError)
+	n, seed := f.Int("n", 1, ""), f.Uint64("seed", 0, "")
+	f.Func("other", "", func(string) error { return nil })
+	err := Parse(f, "", []string{"-n", "-010", "-seed=018446744073709551615", "-other", "0x"}, nil)
+	if *n != -10 || *seed != math.MaxUint64 || err != nil {
+		t.Errorf("the numbers -010 and 018446744073709551615 are read as %d and %d (error %v)", *n, *seed, err)
+	}
+	for _, number := range []string{"", "0x10", "1_000", "1e3", "18446744073709551616", "ten"} {
+		if err := Parse(f, "", []string{"-seed", number}, nil); !errors.As(err, new(usageError)) {
+			t.Errorf("%q is accepted as a number (error %v)", number, err)
+		}
+	}
+	var help bytes.Buffer
+	if err := Parse(f, "", []string{"-h"}, &help); err != flag.ErrHelp || strings.Count(help.String(), "default") != 1 {
+		t.Errorf("error %v; the help must show the default value of -n, which is not zero:\n%s", err, &help)
 	}
 }
