@@ -183,8 +183,8 @@ func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []mo
 	return rows, nil
 }
 
-// table returns the text to print for the newest row, which is the last element of rows. A header precedes the first
-// row of each dimension, and the maximum-likelihood estimate follows the final row.
+// table returns the text to print for the newest row, which is the last element of rows. Before the first row of each
+// dimension, it also returns a header, and after the last row of each dimension, the maximum-likelihood estimate.
 func (o options) table(rows []model.Outcome) (text string) {
 	n := len(rows)
 	r := rows[n-1]

@@ -86,7 +86,8 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	}
 }
 
-// All reverse paths must end at the same exact draw z. So without a flow, p̂ must be p(x, z)/q(z|x).
+// All reverse paths must end at z, the draw from the posterior that importance was given. Without a flow, a path is a
+// single point, so p̂ must be p(x, z)/q(z|x) for each path.
 func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 	x, z := Simulate(checkpoint(vae), random.Stream(1, "image"))
 	e := &estimator{model: checkpoint(vae), Options: Options{Samples: 50}}
