@@ -146,8 +146,9 @@ func explore(ctx context.Context, address string, seed uint64, stdout io.Writer)
 	}
 	server := http.Server{Handler: explorer(seed)}
 	defer context.AfterFunc(ctx, func() { server.Close() })() // Close also ends active requests
-	fmt.Fprintf(stdout, "serving http://%s/; press Ctrl-C to stop\n", l.Addr())
-	err = server.Serve(l)
+	if _, err = fmt.Fprintf(stdout, "serving http://%s/; press Ctrl-C to stop\n", l.Addr()); err == nil {
+		err = server.Serve(l)
+	}
 	return cmp.Or(context.Cause(ctx), err)
 }
 
@@ -159,8 +160,10 @@ func explorer(seed uint64) http.Handler {
 	mux.HandleFunc("GET /view", func(w http.ResponseWriter, r *http.Request) {
 		var f model.TwoModesFlow
 		err := json.Unmarshal([]byte(r.FormValue("flow")), &f)
-		if err != nil || f.K < 1 || f.K > 256 {
-			http.Error(w, fmt.Sprintf("invalid settings (%v), or K is not from 1 to 256", err), http.StatusBadRequest)
+		if err != nil || f.K < 1 || f.K > 256 || min(f.PriorSD, f.MomentumSD, f.InvSqrtBeta0, f.StepSize) <= 0 ||
+			f.Tempering == "fixed" && f.InvSqrtBeta0 < 1 {
+			http.Error(w, fmt.Sprintf("invalid settings (error %v): K must be from 1 to 256, all other numbers positive, "+
+				"and for fixed tempering, 1/√β₀ at least 1", err), http.StatusBadRequest)
 			return
 		}
 		elbo, variance, changed, endSD := summariseModes(f, 2000, random.Stream(seed, "two modes page"))

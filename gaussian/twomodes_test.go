@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -96,7 +97,9 @@ func TestViewShowsNumbersAndFiguresForItsSettings(t *testing.T) {
 	if status, view := get("/view?flow=" + url.QueryEscape(string(settings))); status != 200 || view != want {
 		t.Errorf("the view for %s has the status %d and begins with %.200q, want %.200q", settings, status, view, want)
 	}
-	for _, settings := range []string{"", `{"k":0}`, `{"k":257}`, `{"k":2,"eps":"x"}`} {
+	const valid = `"prior_sd":1,"momentum_sd":1,"inv_sqrt_beta0":0.5,"eps":0.1`
+	for _, settings := range []string{"", "{" + valid + `,"k":0}`, "{" + valid + `,"k":257}`, `{"k":2}`,
+		"{" + valid + `,"k":2,"eps":"x"}`, "{" + valid + `,"k":2,"eps":-1}`, "{" + valid + `,"k":2,"tempering":"fixed"}`} {
 		status, body := get("/view?flow=" + url.QueryEscape(settings))
 		if status != 400 || !strings.HasPrefix(body, "invalid settings") {
 			t.Errorf("the settings %q: status %d, %q; want status 400", settings, status, body)
@@ -131,6 +134,10 @@ func TestPageIsServedOnLoopbackUntilInterrupt(t *testing.T) {
 	answer, err := http.Get("http://" + m[1])
 	if err != nil || !strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html") {
 		t.Errorf("the page has the header %v (error %v)", answer, err)
+	}
+	full := writer(func([]byte) error { return errors.New("disk full") })
+	if s := command.Run(t.Context(), "gaussian", run, []string{"-http", ":0"}, full, io.Discard); s != 1 {
+		t.Errorf("if the output fails, the status is %d, want 1", s)
 	}
 	_, stderr, second := gaussianCommand(t.Context(), "-http", m[1]) // a second server at the same address
 	if second != 1 || !strings.HasPrefix(stderr, "gaussian: cannot serve the page at "+m[1]) {
