@@ -23,7 +23,7 @@ type trainedModel struct {
 	Seed        uint64
 	ELBO, Lower []float64 // for each image; Lower is the lower bound on log p(x) from annealed importance sampling
 	Eps0        float64   // initial ε
-	Eps, Alpha  []float64 // learned ε and α_k
+	Eps         []float64 // learned ε
 
 	Result struct { // in controls.jsonl instead of the fields above
 		eval.Evaluation
@@ -98,47 +98,23 @@ func (a arm) minus(b arm, of statistic) (mean, seedSE, imageSE eval.Number) {
 // Contrasts with an expected value were planned in expectations.txt, and must be significant.
 func TestContrastsMatchTheResults(t *testing.T) {
 	arms := readArms(t)
-	rows := []string{"statistic | arms | difference | ± over seeds | ± over images | expected"}
-	for _, c := range [][4]string{
-		{"NLL", "table/hvae-k5-free-varied", "controls/vae"},
-		{"NLL", "table/hvae-k1-none", "controls/vae"},
-		{"NLL", "controls/k0", "controls/vae"},
-		{"NLL", "table/hvae-k5-free-varied", "table/hvae-k5-fixed-varied"},
-		{"NLL", "table/hvae-k5-fixed-varied", "table/hvae-k5-fixed-shared"},
-		{"ELBO", "flow/k20-free", "flow/k0", "+0.3 to +0.6"},
-		{"ELBO", "flow/k20-free", "flow/k5-free", "−0.1 to +0.1"},
-		{"ELBO", "flow/k10-free", "flow/k10-none", "−0.1 to +0.1"},
-		{"ELBO", "flow/k10-untied", "flow/k10-free", "0 to +0.3"},
-		{"ELBO", "flow/k5-free", "flow/k5-fixed"},
-		{"annealed NLL", "joint/k10-free", "joint/k10-none", "−0.3 to 0"},
-		{"annealed NLL", "joint/k10-free", "joint/k1-free", "−0.8 to −0.2"},
-		{"annealed NLL", "joint/k10-untied", "joint/k10-free", "−0.2 to +0.1"},
-		{"annealed NLL", "joint/k10-free", "joint/vae115", "+2 to +4"},
-		{"annealed NLL", "joint/k10-none", "joint/k1-free"},
-		{"annealed NLL", "joint/k15-free", "joint/k10-free"},
-		{"annealed NLL", "joint/k20-free", "joint/k10-free"},
-		{"annealed NLL", "draws/k1-l3", "draws/k0-l12", "+0.1 to +0.3"},
-		{"annealed NLL", "draws/k2-l2", "draws/k0-l12", "+0.2 to +0.4"},
-		{"annealed NLL", "draws/k5-l1", "draws/k0-l12", "+0.3 to +0.5"},
-		{"ELBO", "controls/hvae without its flow", "controls/hvae"},
-		{"ELBO", "controls/encoder retrained without the flow", "controls/hvae", "−0.46 ± 0.06"},
-	} {
-		of := map[string]statistic{"NLL": nll, "ELBO": elbo, "annealed NLL": annealedNLL}[c[0]]
-		mean, seedSE, imageSE := arms[c[1]].minus(arms[c[2]], of)
-		row := fmt.Sprintf("%d | %s | %s − %s | %+.3f | %.3f | %.3f | %s", len(rows), c[0], c[1], c[2], mean, seedSE, imageSE, c[3])
-		rows = append(rows, strings.ReplaceAll(row, " NaN ", " "))
-		file, _, _ := strings.Cut(c[1], "/")
+	document.Rows(t, resultsREADME, "contrasts", 4, func(c []string) { // number, statistic, a − b, expected, mean, two errors
+		a, b, _ := strings.Cut(c[2], " − ")
+		mean, seedSE, imageSE := arms[a].minus(arms[b], map[string]statistic{"NLL": nll, "ELBO": elbo, "annealed NLL": annealedNLL}[c[1]])
+		for i, v := range []eval.Number{seedSE, imageSE} {
+			c[5+i] = strings.Trim(fmt.Sprintf("%.3f", v), "NaN")
+		}
+		c[4] = fmt.Sprintf("%+.3f", mean)
+		file, _, _ := strings.Cut(a, "/")
 		se, critical := seedSE, map[string]float64{"joint": 4.315, "draws": 7.649}[file] // of t, at 5 % / number of contrasts
 		if math.IsNaN(float64(se)) {
 			se, critical = imageSE, 2.5
 		}
 		ratio := math.Abs(float64(mean / se))
-		if c[3] != "" && !(ratio > critical) || c[2] == "controls/vae" && ratio > 10.886 { // 10.886 for six comparisons
-			t.Errorf("%s − %s is %.1f standard errors from 0; %s is wrong about its significance", c[1], c[2], ratio, resultsREADME)
+		if c[3] != "" && !(ratio > critical) || b == "controls/vae" && ratio > 10.886 { // 10.886 for six comparisons
+			t.Errorf("%s is %.1f standard errors from 0; %s is wrong about its significance", c[2], ratio, resultsREADME)
 		}
-	}
-	rows[0] = " | " + rows[0]
-	document.Table(t, resultsREADME, "contrasts", rows...)
+	})
 }
 
 // used returns the dimensions of z in which the encoder's KL divergence from the prior is above 0.2 nats, and the others.
@@ -175,18 +151,16 @@ func TestFlowOfTheTrainedModelMatchesTheResults(t *testing.T) {
 	eps := c.Const(new(ad.Tape[float32])).Flow(nil).StepSize.Value.Data
 	m := arms["controls/flow of hvae"][0]
 	used, others := m.used()
-	rows := []string{"dimensions of z | KL from the prior | z moves by (s.d.) | variance grows by (%) | median ε | largest ε"}
-	for i, group := range [][]int{used, others} {
-		row := fmt.Sprintf("%d %s", len(group), []string{"used", "not used"}[i])
-		for j, values := range [][]float64{m.Result.KL, m.Result.Moved, m.Result.Widened} {
+	document.Rows(t, resultsREADME, "dimensions", 1, func(c []string) {
+		group := map[string][]int{"used": used, "not used": others}[c[0]]
+		c[1] = fmt.Sprint(len(group))
+		for i, values := range [][]float64{m.Result.KL, m.Result.Moved, m.Result.Widened} {
 			v := in(group, values)
-			format := []string{"%.4f to %.4f", "%.2f to %.2f", "%.0f to %.0f"}[j]
-			row += " | " + fmt.Sprintf(format, v[0], v[len(v)-1])
+			c[2+i] = fmt.Sprintf([]string{"%.4f to %.4f", "%.2f to %.2f", "%.0f to %.0f"}[i], v[0], v[len(v)-1])
 		}
 		e := in(group, eps)
-		rows = append(rows, fmt.Sprintf("%s | %.4f | %.2f", row, median(e), e[len(e)-1]))
-	}
-	document.Table(t, resultsREADME, "dimensions", rows...)
+		c[5], c[6] = fmt.Sprintf("%.4f", median(e)), fmt.Sprintf("%.2f", e[len(e)-1])
+	})
 	moved := in(used, m.Result.Moved)
 	document.Sentence(t, "../README.md", "moves z by %.1f to %.1f standard deviations of the encoder in each of the %d used dimensions",
 		moved[0], moved[len(moved)-1], len(used))
@@ -206,23 +180,23 @@ func TestFrozenDecoderMatchesTheResults(t *testing.T) {
 	bound, _ := start.meanSD(elbo)
 	lower, _ := start.meanSD(annealedNLL)
 	gap, least, most := -bound-lower, eval.Number(1), eval.Number(0) // gains of all seeds, relative to the gap
-	rows := []string{"K | none | fixed | free | untied | ε at the start | median ε, none | free | largest ε, none | free"}
-	for _, K := range []string{"k1-", "k5-", "k10-", "k15-", "k20-"} {
-		row := strings.Trim(K, "k-")
-		for _, tempering := range []string{"none", "fixed", "free", "untied"} {
-			for i, m := range arms["flow/"+K+tempering] {
+	document.Rows(t, resultsREADME, "frozen", 1, func(c []string) {
+		prefix := "flow/k" + c[0] + "-"
+		for j, tempering := range []string{"none", "fixed", "free", "untied"} {
+			for i, m := range arms[prefix+tempering] {
 				gain, _, se := arm{m}.minus(arms["flow/k0"], elbo)
 				least, most = min(least, gain/gap), max(most, gain/gap)
 				if i == 0 {
-					row += fmt.Sprintf(" | %+.3f ± %.3f", gain, se)
+					c[1+j] = fmt.Sprintf("%+.3f ± %.3f", gain, se)
 				}
 			}
 		}
-		none, free := in(used, arms["flow/"+K+"none"][0].Eps), in(used, arms["flow/"+K+"free"][0].Eps)
-		rows = append(rows, fmt.Sprintf("%s | %v | %.3f | %.3f | %.3f | %.3f", row, arms["flow/"+K+"free"][0].Eps0,
-			median(none), median(free), none[len(none)-1], free[len(free)-1]))
-	}
-	document.Table(t, resultsREADME, "frozen", rows...)
+		c[5] = fmt.Sprint(arms[prefix+"free"][0].Eps0)
+		for j, tempering := range []string{"none", "free"} {
+			e := in(used, arms[prefix+tempering][0].Eps)
+			c[6+j], c[8+j] = fmt.Sprintf("%.3f", median(e)), fmt.Sprintf("%.3f", e[len(e)-1])
+		}
+	})
 	document.Sentence(t, resultsREADME, "in the %d dimensions that `vae.safetensors` uses", len(used))
 	document.Sentence(t, resultsREADME, "lacks %.1f nats", gap)
 	for _, page := range []string{resultsREADME, "../README.md"} {
@@ -233,34 +207,19 @@ func TestFrozenDecoderMatchesTheResults(t *testing.T) {
 // Experiments 2 and 3: The models with the same seed start from the same VAE.
 func TestTrainedArmsMatchTheResults(t *testing.T) {
 	arms := readArms(t)
-	for file, names := range map[string]string{
-		"joint": "vae10 vae25 vae115 k1-free k10-none k10-free k10-untied k15-free k20-free",
-		"draws": "start k0-l12 k1-l3 k2-l2 k5-l1",
-	} {
-		rows := []string{"arm | seeds | ELBO | annealed NLL | median ε | Π α_k"}
-		for _, name := range strings.Fields(names) {
-			a := arms[file+"/"+name]
+	for _, file := range []string{"joint", "draws"} {
+		document.Rows(t, resultsREADME, file, 1, func(c []string) { // arm, seeds, ELBO, annealed NLL, median ε
+			a := arms[file+"/"+strings.Trim(c[0], "`")]
+			c[1], c[2], c[3] = fmt.Sprint(len(a)), eval.PlusMinus(a.meanSD(elbo)), eval.PlusMinus(a.meanSD(annealedNLL))
 			var eps []float64
-			alpha := 0.0 // mean of Π α_k
 			for _, m := range a {
 				eps = append(eps, m.Eps...)
-				product := 1.0
-				for _, v := range m.Alpha {
-					product *= v
-				}
-				alpha += product / float64(len(a))
 			}
-			row := fmt.Sprintf("`%s` | %d | %s | %s", name, len(a),
-				eval.PlusMinus(a.meanSD(elbo)), eval.PlusMinus(a.meanSD(annealedNLL)))
 			slices.Sort(eps)
-			if eps == nil {
-				row += " | |"
-			} else {
-				row += fmt.Sprintf(" | %.3f | %.2f", median(eps), alpha)
+			if eps != nil {
+				c[4] = fmt.Sprintf("%.3f", median(eps))
 			}
-			rows = append(rows, row)
-		}
-		document.Table(t, resultsREADME, file, rows...)
+		})
 	}
 	if runtime.GOARCH == "amd64" { // other machines fuse multiplications and additions, which changes the last digits
 		document.File(t, "results/joint.svg", plot.Panels(2, jointChart("ELBO", arms, elbo), jointChart("annealed NLL", arms, annealedNLL)))

@@ -1,5 +1,6 @@
 // Package document compares documents and figures with values that tests compute from stored results. With the flag
-// -update, a test writes the figures and the generated parts of the documents again.
+// -update, a test writes the figures and the computed parts of the documents again. A new row of a table needs only its
+// first cells; the test computes the others.
 package document
 
 import (
@@ -12,7 +13,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write figures and the generated parts of documents again")
+var update = flag.Bool("update", false, "write figures and the computed parts of documents again")
 
 // File checks that the named file has the given contents.
 func File(t *testing.T, name string, want []byte) {
@@ -33,38 +34,51 @@ func File(t *testing.T, name string, want []byte) {
 	}
 }
 
-// Part checks that the part of a page with the given name is equal to text. A part begins after the comment line
-// <!-- name --> and ends before the comment line <!-- end -->.
-func Part(t *testing.T, page, name, text string) {
+// cut returns the text of the part of a page with the given name, and the texts before and after it. A part begins after
+// the comment line <!-- name --> and ends before the comment line <!-- end -->.
+func cut(t *testing.T, page, name string) (before, text, after string) {
 	t.Helper()
 	b, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, begins := strings.Cut(string(b), "<!-- "+name+" -->\n")
-	_, after, ends := strings.Cut(rest, "<!-- end -->\n")
+	begin, end := "<!-- "+name+" -->\n", "<!-- end -->\n"
+	before, rest, begins := strings.Cut(string(b), begin)
+	text, after, ends := strings.Cut(rest, end)
 	if !begins || !ends {
 		t.Fatalf("%s has no part between the lines <!-- %s --> and <!-- end -->", page, name)
 	}
-	File(t, page, []byte(before+"<!-- "+name+" -->\n"+text+"<!-- end -->\n"+after))
+	return before + begin, text, end + after
+}
+
+// Part checks that the part of a page with the given name is equal to text.
+func Part(t *testing.T, page, name, text string) {
+	t.Helper()
+	before, _, after := cut(t, page, name)
+	File(t, page, []byte(before+text+after))
+}
+
+// Rows checks a part of a page that is a Markdown table. In each row below the header, the first cells are labels. The
+// function fill gets a row in which all other cells are empty, and sets them. Rows replaces the hyphen of a negative
+// number by a minus sign.
+func Rows(t *testing.T, page, name string, labels int, fill func(cells []string)) {
+	t.Helper()
+	_, text, _ := cut(t, page, name)
+	lines := strings.SplitAfter(text, "\n")
+	for i := 2; i < len(lines)-1; i++ {
+		cells := strings.Split(strings.Trim(lines[i], "|\n"), "|")
+		for j := range cells {
+			cells[j] = strings.TrimSpace(cells[j])
+		}
+		clear(cells[labels:])
+		fill(cells)
+		lines[i] = "| " + negative.ReplaceAllString(strings.Join(cells, " | "), "$1−$2") + " |\n"
+	}
+	Part(t, page, name, strings.Join(lines, ""))
 }
 
 // negative matches a negative number at the beginning of a word.
 var negative = regexp.MustCompile(`(^|[ (])-(\d)`)
-
-// Table checks a part of a page that is a Markdown table. The first row contains the names of the columns. In rows,
-// the cells are separated by " | ". Negative numbers get a minus sign instead of a hyphen.
-func Table(t *testing.T, page, name string, rows ...string) {
-	t.Helper()
-	text := ""
-	for i, row := range rows {
-		text += "| " + negative.ReplaceAllString(row, "$1−$2") + " |\n"
-		if i == 0 {
-			text += strings.Repeat("| --- ", 1+strings.Count(row, " | ")) + "|\n"
-		}
-	}
-	Part(t, page, name, text)
-}
 
 // Sentence checks that a page contains the formatted text. It treats minus signs as hyphens and line breaks as spaces.
 func Sentence(t *testing.T, page, format string, args ...any) {
