@@ -1,7 +1,9 @@
 package main
 
 import (
+	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -115,11 +117,23 @@ func TestEvalMatchesTheOracle(t *testing.T) {
 func TestModelsThatHaveDivergedFail(t *testing.T) {
 	name, c := trained(t, model.Config{Kind: "hvae", K: 2, Tempering: "free", Latent: 2}, 1)
 	for _, p := range c.Params() {
-		copy(p.Value.Data, slices.Repeat([]float32{math.MaxFloat32}, len(p.Value.Data)))
+		copy(p.Value.Data, slices.Repeat([]float32{math.MaxFloat32, -math.MaxFloat32}, len(p.Value.Data)))
 	}
 	write(t, c.Encode(), name)
-	_, stderr, status := mnist(t.Context(), "eval", "-limit", "2", "-samples", "2", "-data", "synthetic", "-checkpoint", name)
-	if want := name + ": the evaluation is not finite (ELBO undefined, NLL "; status != 1 || !strings.Contains(stderr, want) {
-		t.Errorf("status %d, stderr %q; want %q", status, stderr, want)
+	out := filepath.Join(t.TempDir(), "out")
+	for args, want := range map[string]string{
+		"eval -limit 2 -samples 2 -data synthetic": name + ": the evaluation is not finite (ELBO undefined, NLL ",
+		"sample":                      "the model is damaged or has diverged",
+		"reconstruct -data synthetic": "a picture would have pixels that are not finite",
+	} {
+		_, stderr, status := mnist(t.Context(), append(strings.Fields(args), "-checkpoint", name, "-o", out)...)
+		if _, err := os.Stat(out); status != 1 || !strings.Contains(stderr, want) || err == nil {
+			t.Errorf("%s: status %d, stderr %q; want %q, and no file", args, status, stderr, want)
+		}
+	}
+	v := evaluation{Evaluation: eval.Evaluation{ImageLower: []float64{math.Inf(-1)}}}
+	err := new(evalFlags).print(c, v, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "the evaluation is not finite") {
+		t.Errorf("a lower bound of −∞ gives the error %v", err)
 	}
 }

@@ -146,7 +146,7 @@ func median(sorted []float64) float64 { return sorted[len(sorted)/2] }
 // What the flow of hvae.safetensors does in the dimensions of z that its encoder uses, and in the others.
 func TestFlowOfTheTrainedModelMatchesTheResults(t *testing.T) {
 	arms := readArms(t)
-	c, err := readCheckpoint("results/hvae.safetensors")
+	c, _, err := readCheckpoint("results/hvae.safetensors")
 	noError(t, err)
 	eps := c.Const(new(ad.Tape[float32])).Flow(nil).StepSize.Value.Data
 	m := arms["controls/flow of hvae"][0]

@@ -52,7 +52,7 @@ func ownImages(t *testing.T, train, test int) (folder string) {
 // mnist runs the program and returns its output and its exit status.
 func mnist(ctx context.Context, args ...string) (stdout, stderr string, status int) {
 	var out, err bytes.Buffer
-	status = command.Run(ctx, "mnist", run, args, &out, &err)
+	status = command.Run(ctx, "mnist", program, args, &out, &err)
 	return out.String(), err.String(), status
 }
 

@@ -1,13 +1,12 @@
 // Mnist runs the experiment in section 4.2 of the HVAE paper. It trains variational auto-encoders with and without
 // Hamiltonian dynamics on binarised MNIST digits, estimates the evidence, and draws digits from the trained models.
 //
-// Start with train.go, then read state.go (the state and the files of a run), eval.go, pictures.go (sample and
+// Start with train.go (a run), then read folder.go (the files of a run), pictures.go, eval.go, draw.go (sample and
 // reconstruct) and table.go. The commands use the packages mnist/model, mnist/eval (evaluations) and mnist/data.
 package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -38,11 +37,11 @@ func main() {
 	}
 	// Make a write to a broken pipe return an error instead of ending the process, so that training continues.
 	signal.Ignore(syscall.Signal(13)) // SIGPIPE, which package syscall does not define for WebAssembly
-	command.Main("mnist", run)
+	command.Main("mnist", program)
 }
 
-// run runs the program.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+// program runs the program.
+func program(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 || slices.Contains([]string{"-h", "-help", "--help"}, args[0]) {
 		fmt.Fprint(stdout, about)
 		return nil
@@ -55,12 +54,4 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return command.Usage("unknown command %q: mnist -h lists the commands", args[0])
 	}
 	return f(ctx, args[1:], stdout, stderr)
-}
-
-func modelFlag(f *flag.FlagSet, name *string) {
-	f.StringVar(name, "checkpoint", "", "`file` of the model, the folder of its run, or the state file of the run for the model after the last epoch (required)")
-}
-
-func dataFlag(f *flag.FlagSet, folder *string) {
-	f.StringVar(folder, "data", *folder, "`folder` with 28×28 images in files named as MNIST's, or synthetic for built-in images; missing MNIST files are\ndownloaded (default $HVAE_MNIST, else a folder in the user's cache)")
 }

@@ -3,100 +3,106 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
+	"fmt"
 	"image"
 	"image/color"
 	"image/png"
 	"io"
 	"math"
 	"os"
+	"slices"
 
 	"hvae/ad"
 	"hvae/bench/command"
+	"hvae/bench/plot"
 	"hvae/linalg"
 	"hvae/linalg/random"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
 
-// pictureFlags are the flags of the sample and reconstruct commands.
-type pictureFlags struct {
-	checkpoint, out string
-	n               int
-	seed            uint64
-}
-
-// parse parses the command line and reads the model. The default value of -n is p.n.
-func (p *pictureFlags) parse(f *flag.FlagSet, about string, args []string, stdout io.Writer) (model.Checkpoint, error) {
-	modelFlag(f, &p.checkpoint)
-	f.IntVar(&p.n, "n", p.n, "`number` of digits")
-	f.StringVar(&p.out, "o", "", "`file` for the picture, a PNG (required)")
-	f.Uint64Var(&p.seed, "seed", 1, "seed for random numbers")
-	if err := command.Parse(f, about, args, stdout); err != nil {
-		return model.Checkpoint{}, err
-	}
-	if p.n < 1 || p.n > 10_000 {
-		return model.Checkpoint{}, command.Usage("invalid value %d for flag -n: it must be from 1 to 10000", p.n)
-	}
-	if p.out == "" {
-		return model.Checkpoint{}, command.Usage("-o is missing: specify a file for the picture")
-	}
-	return readCheckpoint(p.checkpoint)
-}
-
-// sample runs the sample command.
-func sample(_ context.Context, args []string, stdout, _ io.Writer) error {
-	p := pictureFlags{n: 64}
-	f := flag.NewFlagSet("mnist sample", flag.ContinueOnError)
-	c, err := p.parse(f, "Draws digits that a model generates.\nFor example: mnist sample -checkpoint runs/vae -o digits.png", args, stdout)
-	if err != nil {
-		return err
-	}
-	return command.WriteFile(p.out, samples(c, p.n, p.seed), os.Rename)
-}
+const aboutSample = `Draws digits that a model generates.
+For example: mnist sample -checkpoint runs/vae -o digits.png`
 
 const aboutReconstruct = `Draws test digits and their reconstructions. From top to bottom, the rows of the picture are the images, the pixel
 probabilities at the mean of the variational prior, and the pixel probabilities at the positions z_0 … z_K of the flow.
 For example: mnist reconstruct -checkpoint runs/vae -o digits.png`
 
+// sample runs the sample command.
+func sample(_ context.Context, args []string, stdout, _ io.Writer) error {
+	f := flag.NewFlagSet("mnist sample", flag.ContinueOnError)
+	return draw(f, aboutSample, 64, args, stdout, samples)
+}
+
 // reconstruct runs the reconstruct command. The flow starts at z_0, a draw from q(z|x). For a VAE, there is only z_0.
 func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	p := pictureFlags{n: 12}
-	var folder string
 	f := flag.NewFlagSet("mnist reconstruct", flag.ContinueOnError)
+	var folder string
 	dataFlag(f, &folder)
-	c, err := p.parse(f, aboutReconstruct, args, stdout)
+	picture := func(c model.Checkpoint, n int, seed uint64) ([]byte, error) {
+		set, err := data.Load(ctx, folder, stderr)
+		if err != nil {
+			return nil, err
+		}
+		if n > set.Test.Len() {
+			return nil, command.Usage("invalid value %d for flag -n: there are %d test images", n, set.Test.Len())
+		}
+		x := linalg.New[float32](data.Pixels, n)
+		for i := range n {
+			data.Binarise(x, i, set.Test.Image(i), random.Stream(seed, "mnist reconstruct pixels", i))
+		}
+		var t ad.Tape[float32]
+		network := c.Const(&t)
+		images := t.Const(x)
+		rng := random.Stream(seed, "mnist reconstruct")
+		mean, std := network.Encode(images)
+		epsilon := c.Noise(&t, rng, n)
+		gamma0 := c.Noise(&t, rng, n)
+		start := network.Draw(images, mean, std, epsilon, gamma0).Start
+		rows := []linalg.Matrix[float32]{x, ad.Sigmoid(network.Decode(mean)).Value}
+		for _, s := range network.Flow(images).Path(start) {
+			rows = append(rows, ad.Sigmoid(network.Decode(s.Z)).Value)
+		}
+		return contact(n, rows...)
+	}
+	return draw(f, aboutReconstruct, 12, args, stdout, picture)
+}
+
+// draw defines the flags that both commands have, parses the command line, and draws n digits.
+func draw(f *flag.FlagSet, about string, n int, args []string, stdout io.Writer,
+	picture func(c model.Checkpoint, n int, seed uint64) ([]byte, error)) error {
+	var checkpoint string
+	modelFlag(f, &checkpoint)
+	f.IntVar(&n, "n", n, "`number` of digits")
+	out := f.String("o", "", "`file` for the picture, a PNG (required)")
+	seed := f.Uint64("seed", 1, "seed for random numbers")
+	err := command.Parse(f, about, args, stdout)
+	switch {
+	case err != nil:
+		return err
+	case n < 1 || n > 10_000:
+		return command.Usage("invalid value %d for flag -n: it must be from 1 to 10000", n)
+	case *out == "":
+		return command.Usage("-o is missing: specify a file for the picture")
+	}
+	c, _, err := readCheckpoint(checkpoint)
+	if err == nil {
+		err = checkOutput(*out)
+	}
 	if err != nil {
 		return err
 	}
-	set, err := data.Load(ctx, folder, stderr)
+	png, err := picture(c, n, *seed)
 	if err != nil {
 		return err
 	}
-	if p.n > set.Test.Len() {
-		return command.Usage("invalid value %d for flag -n: there are %d test images", p.n, set.Test.Len())
-	}
-	x := linalg.New[float32](data.Pixels, p.n)
-	for i := range p.n {
-		data.Binarise(x, i, set.Test.Image(i), random.Stream(p.seed, "mnist reconstruct pixels", i))
-	}
-	var t ad.Tape[float32]
-	network := c.Const(&t)
-	images := t.Const(x)
-	rng := random.Stream(p.seed, "mnist reconstruct")
-	mean, std := network.Encode(images)
-	epsilon := c.Noise(&t, rng, p.n)
-	gamma0 := c.Noise(&t, rng, p.n)
-	start := network.Draw(images, mean, std, epsilon, gamma0).Start
-	rows := []linalg.Matrix[float32]{x, ad.Sigmoid(network.Decode(mean)).Value}
-	for _, s := range network.Flow(images).Path(start) {
-		rows = append(rows, ad.Sigmoid(network.Decode(s.Z)).Value)
-	}
-	return command.WriteFile(p.out, contact(p.n, rows...), os.Rename)
+	return command.WriteFile(*out, png, os.Rename)
 }
 
 // samples returns a PNG with the pixel probabilities of n images drawn from a model.
-func samples(c model.Checkpoint, n int, seed uint64) []byte {
+func samples(c model.Checkpoint, n int, seed uint64) ([]byte, error) {
 	var t ad.Tape[float32]
 	z := c.Noise(&t, random.Stream(seed, "mnist sample"), n)
 	x := ad.Sigmoid(c.Const(&t).Decode(z)).Value
@@ -104,8 +110,13 @@ func samples(c model.Checkpoint, n int, seed uint64) []byte {
 }
 
 // contact returns a PNG of a contact sheet with the given number of digits per row. Each column of the matrices [784×n]
-// is a digit, with values from 0 (black) to 1 (white). The digits fill the sheet row by row.
-func contact(columns int, digits ...linalg.Matrix[float32]) []byte {
+// is a digit, with values from 0 (black) to 1 (white). The digits fill the sheet row by row. It
+// returns an error if a value is not finite.
+func contact(columns int, digits ...linalg.Matrix[float32]) ([]byte, error) {
+	notFinite := func(m linalg.Matrix[float32]) bool { return !linalg.Finite(m) }
+	if slices.ContainsFunc(digits, notFinite) {
+		return nil, errors.New("a picture would have pixels that are not finite: the model is damaged or has diverged")
+	}
 	const scale, gap, margin = 2, 4, 8 // in pixels
 	const pitch = data.Side*scale + gap
 	n := len(digits) * digits[0].Cols
@@ -124,5 +135,18 @@ func contact(columns int, digits ...linalg.Matrix[float32]) []byte {
 	}
 	var b bytes.Buffer
 	png.Encode(&b, sheet) // fails only if an edge has 2³² pixels or more
-	return b.Bytes()
+	return b.Bytes(), nil
+}
+
+// curve returns a plot of a run's metrics as SVG.
+func curve(c model.Config, data string, all []model.Metrics) []byte {
+	chart := plot.Chart{XLabel: "epoch", YLabel: "ELBO (nats)", LogX: true}
+	chart.Title = fmt.Sprintf("Training: %v, on %s", c, data)
+	for _, m := range all {
+		chart.Add("training", plot.Line, float64(m.Epoch), m.TrainELBO)
+		chart.Add("validation", plot.Line, float64(m.Epoch), m.ValELBO)
+	}
+	best := model.Best(all)
+	chart.Add(fmt.Sprintf("best epoch, %d", best.Epoch), plot.Points, float64(best.Epoch), best.ValELBO)
+	return plot.Panels(1, chart)
 }

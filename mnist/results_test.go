@@ -41,8 +41,7 @@ func TestFiguresMatchTheirRuns(t *testing.T) {
 	const run = "results/fixed-validation-noise/vae-85547/" + metricsFile
 	all, err := readMetrics(run)
 	noError(t, err)
-	r := &trainingRun{state: state{Settings: model.Defaults(), Data: "mnist", Metrics: all}}
-	document.File(t, "pictures/curve.svg", r.curve())
+	document.File(t, "pictures/curve.svg", curve(model.Defaults().Config, "mnist", all))
 	if !bytes.Equal(encodeMetrics(all), read(t, run)) {
 		t.Error("the metrics differ from the file after reading and writing")
 	}
@@ -85,7 +84,7 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 		"vae.safetensors":  "fixed-validation-noise/vae-85547",
 		"hvae.safetensors": "full/hvae-k5-free-varied-85547",
 	} {
-		m, err := readCheckpoint(filepath.Join("results", file))
+		m, _, err := readCheckpoint(filepath.Join("results", file))
 		noError(t, err)
 		r, err := readResult("results/" + folder)
 		noError(t, err)

@@ -27,7 +27,7 @@ import (
 //
 //	mnist ARGS                run the program, which must exit with status 0
 //	status N mnist ARGS       run the program, which must exit with status N
-//	refused N mnist ARGS      like status, but the program must print a single line, and must not change any file
+//	refused N mnist ARGS      like status, but the program must print a single line, and must not touch any file
 //	at TEXT: COMMAND; …       execute the commands when the next run prints TEXT; the command interrupt cancels this run
 //	stdout, stderr REGEXP     the output of the last run of the program must match
 //	same A B                  the files A and B, or all files in the folders A and B, must be equal, except for times
@@ -97,7 +97,7 @@ func (s *script) do(line string) error {
 	case "status", "refused":
 		status, err := strconv.Atoi(args[0])
 		noError(s.t, err)
-		before := contents(s.t, ".")
+		before := files(s.t, ".", sizeAndTime)
 		err = s.program(status, strings.Fields(rest)[2:])
 		if name == "status" || err != nil {
 			return err
@@ -106,7 +106,7 @@ func (s *script) do(line string) error {
 		if s.stdout != "" || strings.Count(lines, "\n") != 1 {
 			return fmt.Errorf("stdout %q, stderr %q; want one line on stderr", s.stdout, s.stderr)
 		}
-		if !maps.Equal(before, contents(s.t, ".")) {
+		if !maps.Equal(before, files(s.t, ".", sizeAndTime)) {
 			return errors.New("the command changed files")
 		}
 	case "at":
@@ -117,7 +117,7 @@ func (s *script) do(line string) error {
 			return fmt.Errorf("it is %q", output)
 		}
 	case "same":
-		if diff := cmp.Diff(withoutTimes(s.t, args[0]), withoutTimes(s.t, args[1])); diff != "" {
+		if diff := cmp.Diff(files(s.t, args[0], withoutTimes), files(s.t, args[1], withoutTimes)); diff != "" {
 			return errors.New(diff)
 		}
 	default:
@@ -145,7 +145,7 @@ func (s *script) program(status int, args []string) error {
 	}
 	stdout, stderr := &trigger{text: s.text, do: act}, &trigger{text: s.text, do: act}
 	s.text, s.action = "", ""
-	got := command.Run(ctx, "mnist", run, args, stdout, stderr)
+	got := command.Run(ctx, "mnist", program, args, stdout, stderr)
 	s.stdout, s.stderr = stdout.printed.String(), stderr.printed.String()
 	if got != status {
 		return fmt.Errorf("status %d, stdout %q, stderr %q", got, s.stdout, s.stderr)
@@ -153,8 +153,8 @@ func (s *script) program(status int, args []string) error {
 	return nil
 }
 
-// contents returns the contents of all files below a folder, keyed by relative path.
-func contents(t *testing.T, folder string) map[string]string {
+// files returns describe(path) for all files below a folder, keyed by relative path.
+func files(t *testing.T, folder string, describe func(path string) (string, error)) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	noError(t, filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
@@ -162,32 +162,39 @@ func contents(t *testing.T, folder string) map[string]string {
 			return err
 		}
 		name, err := filepath.Rel(folder, path)
-		all[name] = string(read(t, path))
+		noError(t, err)
+		all[name], err = describe(path)
 		return err
 	}))
 	return all
 }
 
-// withoutTimes is like contents, but removes times and replaces binary files with their hashes.
-func withoutTimes(t *testing.T, folder string) map[string]string {
-	t.Helper()
-	all := contents(t, folder)
-	for name, text := range all {
-		switch filepath.Base(name) {
-		case stateFile:
-			s, err := readState(filepath.Join(folder, filepath.Dir(name)))
-			noError(t, err)
-			for i := range s.Metrics {
-				s.Metrics[i].Seconds = 0
-			}
-			all[name] = fmt.Sprintf("%x", sha256.Sum256(s.encode()))
-		case metricsFile:
-			all[name] = seconds.ReplaceAllString(text, "")
-		case modelFile, samplesFile:
-			all[name] = fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
-		}
+// sizeAndTime describes a file by its size, mode and modification time, which change if the program replaces it.
+func sizeAndTime(path string) (string, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return "", err
 	}
-	return all
+	return fmt.Sprint(info.Size(), info.Mode(), info.ModTime()), nil
+}
+
+// withoutTimes returns the contents of a file without times, or the hash of a binary file.
+func withoutTimes(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	switch filepath.Base(path) {
+	case stateFile:
+		var s state
+		err = errors.Join(err, s.decode(b))
+		for i := range s.Metrics {
+			s.Metrics[i].Seconds = 0
+		}
+		b = s.encode()
+	case metricsFile:
+		return seconds.ReplaceAllString(string(b), ""), err
+	case curveFile, evaluationFile:
+		return string(b), err
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(b)), err
 }
 
 var seconds = regexp.MustCompile(`"seconds":[0-9.e+-]+`)

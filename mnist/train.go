@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +27,13 @@ For example, these commands train an HVAE for ten epochs, and continue for ten m
 
   mnist train -model hvae -K 5 -tempering free -vary-eps -epochs 10 -out runs/hvae
   mnist train -resume -epochs 20 -out runs/hvae`
+
+// mayChange lists the settings that may change when a run is resumed, and notInRow the settings that no row of Table 1
+// contains.
+var (
+	mayChange = []string{"epochs", "patience", "lr", "data", "recompute"}
+	notInRow  = append([]string{"latent", "eps", "alpha", "start", "train", "batch", "seed"}, mayChange...)
+)
 
 // settingsFlags defines flags that set the fields of s. Their default values are the current values in s.
 func settingsFlags(f *flag.FlagSet, s *model.Settings) {
@@ -65,23 +72,27 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return command.Usage("-out is missing: specify a folder for the run's files")
 	}
 	if *row != "" {
-		defaults, err := parseRow(*row)
-		if err == nil {
-			s, err = changed(defaults, f, append(mayChange, "seed", "train", "batch"))
-		}
+		base, err := parseRow(*row)
+		s = base
+		f.Parse(args) // again, to change the settings of the row
+		err = cmp.Or(err, mustAgree(base, s, notInRow))
 		if err != nil {
 			return command.Usage("-row %.40q: %v", *row, err)
 		}
 	}
-	old, err := readState(*out)
+	d, old, _, err := openFolder(*out)
 	switch {
 	case err != nil:
-	case old.file != nil && !*resume:
+	case d.state != nil && !*resume:
 		err = fmt.Errorf("%s already contains a run: continue it with -resume, or choose another folder with -out", *out)
-	case old.file != nil && *row != "" && s.String() != old.Settings.String():
-		err = fmt.Errorf("the model of the run in %s is %v, not %v", *out, old.Settings.Config, s.Config)
-	case old.file != nil:
-		s, err = changed(old.Settings, f, mayChange)
+	case d.state != nil:
+		wanted := s
+		s = old.Settings
+		f.Parse(args) // again, to change the settings of the run
+		if *row == "" {
+			wanted = s
+		}
+		err = mustAgree(old.Settings, wanted, mayChange)
 	case s.Kind == "hvae" && *row == "" && !given(f, "K"):
 		err = command.Usage("-model hvae requires -K, the number of leapfrog steps")
 	case *resume:
@@ -97,54 +108,118 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	old.Settings = s
-	r, err := newRun(*out, old, set)
+	r, err := newRun(s, old, set)
+	if err == nil && r.Settings != old.Settings {
+		err = d.save(r.state, r.trainer.State())
+	}
+	if err == nil {
+		err = writeFiles(d, r.state, stderr) // they may be out of date
+	}
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(*out, 0o755); err != nil {
+	return finish(ctx, r, d, stdout, stderr)
+}
+
+// mustAgree returns an error if settings differ, except those in free. The names in free are names of flags.
+func mustAgree(saved, wanted model.Settings, free []string) error {
+	var wrong []string
+	a, b := reflect.ValueOf(saved), reflect.ValueOf(wanted)
+	for _, field := range reflect.VisibleFields(a.Type()) {
+		name := field.Tag.Get("json") // the name of the flag; "" for the embedded struct
+		x, y := a.FieldByIndex(field.Index), b.FieldByIndex(field.Index)
+		if name != "" && !slices.Contains(free, name) && !x.Equal(y) {
+			wrong = append(wrong, fmt.Sprintf("-%s is %v, not %v", name, x, y))
+		}
+	}
+	if wrong != nil {
+		return fmt.Errorf("these settings cannot change: %s", strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+// finish continues a run until it has ended (see model.Ended) or ctx is done. After each epoch, it saves the run. It
+// prints results to stdout and progress to stderr, and ignores errors from these writes.
+func finish(ctx context.Context, r *run, d *folder, stdout, stderr io.Writer) error {
+	images := len(r.training) // per epoch
+	line := progress.New(stderr, len(r.Metrics)*images, r.Settings.Epochs*images, func(float64) string {
+		elbo := r.sum / float64(r.images) // mean over the images of the epoch so far
+		return fmt.Sprintf("epoch %d, image %d of %d, ELBO %.2f", len(r.Metrics)+1, r.images, images, elbo)
+	})
+	for {
+		if why := model.Ended(r.Metrics, r.Settings.Epochs, r.Settings.Patience); why != "" {
+			d.clean()
+			best := model.Best(r.Metrics)
+			fmt.Fprintf(stdout, "training has ended: %s\nbest validation ELBO %.2f on %s after epoch %d; the model is %s\n",
+				why, best.ValELBO, r.Data, best.Epoch, filepath.Join(d.path, modelFile))
+			return nil
+		}
+		m, err := r.next(ctx, line)
+		if err != nil && ctx.Err() != nil {
+			return fmt.Errorf("%w in epoch %d, which will start again; the state is saved in %s; continue with -resume",
+				context.Cause(ctx), len(r.Metrics)+1, d.path)
+		}
+		if err != nil {
+			return fmt.Errorf("training diverged in epoch %d; the state before this epoch is saved in %s; "+
+				"continue with -resume and a smaller -lr (%w)", len(r.Metrics)+1, d.path, err)
+		}
+		err = d.save(r.state, r.trainer.State())
+		if err == nil {
+			err = writeFiles(d, r.state, stderr)
+		}
+		if err != nil {
+			return err
+		}
+		d.clean()
+		note := ""
+		if model.Best(r.Metrics) == m {
+			note = "  best so far"
+		}
+		fmt.Fprintf(stdout, "epoch %d  train %.2f  validation %.2f  %.1f s%s\n", m.Epoch, m.TrainELBO, m.ValELBO, m.Seconds, note)
+	}
+}
+
+// writeFiles writes the files other than the state, except before the end of the first epoch. It writes the model and
+// its samples only if they are missing or out of date, and returns an error if the model there is damaged or from
+// another run. If a file other than the model cannot be written, it prints a note, because training can continue.
+func writeFiles(d *folder, s state, stderr io.Writer) error {
+	if len(s.Metrics) == 0 {
+		return nil
+	}
+	note := func(err error) {
+		if err != nil {
+			fmt.Fprintf(stderr, "note: %v; it is written again after the next epoch\n", err)
+		}
+	}
+	note(d.write(metricsFile, encodeMetrics(s.Metrics)))
+	note(d.write(curveFile, curve(s.Settings.Config, s.Data, s.Metrics)))
+	best := model.Best(s.Metrics).Epoch
+	if d.best == best && exists(d.path, modelFile) {
+		return nil
+	}
+	c, err := model.DecodeCheckpoint(s.Best)
+	if err == nil {
+		err = d.replaceModel(s)
+	}
+	if err != nil {
 		return err
 	}
-	return r.train(ctx, stdout, stderr)
-}
-
-// given reports whether at least one of the named flags was given.
-func given(f *flag.FlagSet, names ...string) (found bool) {
-	f.Visit(func(g *flag.Flag) { found = found || slices.Contains(names, g.Name) })
-	return found
-}
-
-// mayChange lists the settings that may change when a run is resumed.
-var mayChange = []string{"epochs", "patience", "lr", "data", "recompute"}
-
-// changed applies the flags on the command line to the settings s of a resumed run or of a row of Table 1, and returns
-// the new settings. It returns an error if a flag changes a setting whose name is not in free.
-func changed(s model.Settings, f *flag.FlagSet, free []string) (model.Settings, error) {
-	saved := flag.NewFlagSet("", flag.ContinueOnError)
-	settingsFlags(saved, &s)
-	var wrong []string
-	f.Visit(func(g *flag.Flag) {
-		old := saved.Lookup(g.Name)
-		switch {
-		case old == nil || old.Value.String() == g.Value.String(): // -out, -resume and -row are not settings
-		case slices.Contains(free, g.Name):
-			old.Value.Set(g.Value.String())
-		default:
-			wrong = append(wrong, fmt.Sprintf("-%s is %v, not %v", g.Name, old.Value, g.Value))
-		}
-	})
-	if wrong != nil {
-		return s, fmt.Errorf("these settings cannot change: %s", strings.Join(wrong, "; "))
+	picture, err := samples(c, 64, s.Settings.Seed)
+	if err == nil {
+		err = d.write(samplesFile, picture)
 	}
-	return s, nil
+	if err == nil {
+		d.best = best
+	}
+	note(err)
+	return nil
 }
 
-// A trainingRun trains a model and saves its files in a folder. An interrupted or killed run can be resumed from the
-// end of its last finished epoch. A resumed run draws the same random numbers as an uninterrupted run and, if it uses
-// the same kernels (vector or plain Go), writes the same bytes, except for recorded times.
-type trainingRun struct {
+// A run is a training run: its settings and metrics (in state) and its trainer. A run resumed from the state after an
+// epoch draws the same random numbers as an uninterrupted run and, if it uses the same kernels (vector or plain Go),
+// has the same results, except for times.
+type run struct {
 	state
-	folder               string
 	set                  data.Set
 	training, validation []int // indices of images in set.Train
 	network              *model.Network[float32]
@@ -154,90 +229,47 @@ type trainingRun struct {
 	sum    float64 // training ELBO, summed over these images
 }
 
-// newRun returns a new run or, if s was read from a file, the run resumed from that state. A resumed run may change
-// only some of its settings (see changed). newRun returns an error if the settings do not fit the dataset, or if the
-// run being resumed used a different dataset.
-func newRun(folder string, s state, set data.Set) (*trainingRun, error) {
-	if s.file != nil && s.DataSHA256 != set.SHA256 {
-		return nil, fmt.Errorf("the images differ from the dataset %.40q of the run: specify the folder of this dataset with -data", s.Data)
+// newRun returns a run with the settings s. If old is not empty, it is the state of the run that is resumed. newRun
+// returns an error if the settings do not fit the dataset, or if the resumed run used a different dataset.
+func newRun(s model.Settings, old state, set data.Set) (*run, error) {
+	isNew := old.Format == ""
+	if !isNew && old.DataSHA256 != set.SHA256 {
+		return nil, fmt.Errorf("the images differ from the dataset %.40q of the run: specify the folder of this dataset with -data", old.Data)
 	}
-	s.Format = stateFormat
-	s.Data = set.Name
-	s.DataSHA256 = set.SHA256
-	s.Settings.Data = set.Folder // absolute, so that a run can be resumed in another working directory
-	r := &trainingRun{state: s, folder: folder, set: set}
-	r.training, r.validation = data.Split(set.Train, s.Settings.Seed)
-	n := cmp.Or(s.Settings.Train, len(r.training))
+	r := &run{state: old, set: set}
+	r.Format, r.Settings, r.Data, r.DataSHA256 = stateFormat, s, set.Name, set.SHA256
+	r.Settings.Data = set.Folder // absolute, so that a run can be resumed in another working directory
+	r.training, r.validation = data.Split(set.Train, s.Seed)
+	n := cmp.Or(s.Train, len(r.training))
 	if n > len(r.training) {
 		return nil, command.Usage("invalid value %d for flag -train: there are %d training images", n, len(r.training))
 	}
 	r.training = r.training[:n]
-	r.network = model.New[float32](s.Settings.Config, data.MeanLogit(set.Train, r.training), s.Settings.Seed)
-	if s.file == nil && s.Settings.Start != "" {
-		c, err := readCheckpoint(s.Settings.Start)
+	r.network = model.New[float32](s.Config, data.MeanLogit(set.Train, r.training), s.Seed)
+	if isNew && s.Start != "" {
+		c, _, err := readCheckpoint(s.Start)
 		if err != nil {
 			return nil, err
 		}
-		if c.Config.Latent != s.Settings.Latent {
+		if c.Config.Latent != s.Latent {
 			return nil, fmt.Errorf("%s has %d latent dimensions, but the new model has %d (-latent)",
-				s.Settings.Start, c.Config.Latent, s.Settings.Latent)
+				s.Start, c.Config.Latent, s.Latent)
 		}
 		r.network.SetEncoderAndDecoder(c.Network)
 	}
 	binarise := func(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
 		data.Binarise(x, j, set.Train.Image(image), rng) // new pixels each time an image is used
 	}
-	r.trainer = model.NewTrainer(s.Settings, r.network, model.Bound(s.Settings, r.network, binarise))
-	if s.file == nil {
+	r.trainer = model.NewTrainer(s, r.network, model.Bound(s, r.network, binarise))
+	if isNew {
 		return r, nil
 	}
-	return r, r.trainer.Restore(s.Trainer)
+	return r, r.trainer.Restore(old.Trainer)
 }
 
-// train continues the run until it has ended (see model.Ended) or ctx is done. After each epoch, it saves the run. It
-// prints results to stdout and progress to stderr, and ignores errors from these writes.
-func (r *trainingRun) train(ctx context.Context, stdout, stderr io.Writer) error {
-	if err := r.begin(); err != nil {
-		return err
-	}
-	images := len(r.training) // per epoch
-	line := progress.New(stderr, len(r.Metrics)*images, r.Settings.Epochs*images, func(float64) string {
-		elbo := r.sum / float64(r.images) // mean over the images of the epoch so far
-		return fmt.Sprintf("epoch %d, image %d of %d, ELBO %.2f", len(r.Metrics)+1, r.images, images, elbo)
-	})
-	for {
-		if why := model.Ended(r.Metrics, r.Settings.Epochs, r.Settings.Patience); why != "" {
-			r.clean()
-			best := model.Best(r.Metrics)
-			fmt.Fprintf(stdout, "training has ended: %s\nbest validation ELBO %.2f on %s after epoch %d; the model is %s\n",
-				why, best.ValELBO, r.Data, best.Epoch, filepath.Join(r.folder, modelFile))
-			return nil
-		}
-		m, err := r.trainEpoch(ctx, line)
-		if err != nil && ctx.Err() != nil {
-			return fmt.Errorf("%w in epoch %d, which will start again; the state is saved in %s; continue with -resume", context.Cause(ctx), len(r.Metrics)+1, r.folder)
-		}
-		if err != nil {
-			return fmt.Errorf("training diverged in epoch %d; the state before this epoch is saved in %s; continue with -resume and a smaller -lr (%w)", len(r.Metrics)+1, r.folder, err)
-		}
-		r.Metrics = append(r.Metrics, m)
-		note, best := "", model.Best(r.Metrics) == m
-		if best {
-			note = "  best so far"
-			c := model.Checkpoint{Network: r.network, Seed: r.Settings.Seed, Epoch: m.Epoch, ELBO: m.ValELBO}
-			c.Data, c.DataSHA256 = r.Data, r.DataSHA256
-			r.Best = c.Encode()
-		}
-		if err := r.save(best); err != nil {
-			return err
-		}
-		r.clean()
-		fmt.Fprintf(stdout, "epoch %d  train %.2f  validation %.2f  %.1f s%s\n", m.Epoch, m.TrainELBO, m.ValELBO, m.Seconds, note)
-	}
-}
-
-// trainEpoch trains for one epoch and returns the metrics of the epoch.
-func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m model.Metrics, err error) {
+// next trains for one epoch, and returns and stores the metrics of the epoch. If its model is the best so far, next
+// also stores the model.
+func (r *run) next(ctx context.Context, line *progress.Line) (m model.Metrics, err error) {
 	began := time.Now()
 	m = model.Metrics{Epoch: len(r.Metrics) + 1, Rate: r.Settings.Rate}
 	order := slices.Clone(r.training)
@@ -261,13 +293,19 @@ func (r *trainingRun) trainEpoch(ctx context.Context, line *progress.Line) (m mo
 	}
 	m.FlowSummary = r.network.FlowSummary()
 	m.Seconds = time.Since(began).Seconds()
+	r.Metrics = append(r.Metrics, m)
+	if model.Best(r.Metrics) == m {
+		c := model.Checkpoint{Network: r.network, Seed: r.Settings.Seed, Epoch: m.Epoch, ELBO: m.ValELBO}
+		c.Data, c.DataSHA256 = r.Data, r.DataSHA256
+		r.Best = c.Encode()
+	}
 	return m, nil
 }
 
 // validate returns the mean ELBO of the validation images, computed in batches of 1,000 images. As in the authors'
 // code, the binary images are the same in each epoch, but the noise (ε and γ₀) is new. This noise affects when early
 // stopping ends a run (see mnist/results/README.md).
-func (r *trainingRun) validate(ctx context.Context, epoch int) (mean float64, err error) {
+func (r *run) validate(ctx context.Context, epoch int) (mean float64, err error) {
 	bound := model.Bound(r.Settings, r.network, func(x linalg.Matrix[float32], j, image int, _ *rand.Rand) {
 		pixels := random.Stream(r.Settings.Seed, "mnist validation pixels", image)
 		data.Binarise(x, j, r.set.Train.Image(image), pixels)

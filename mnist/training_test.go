@@ -1,13 +1,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
+	"hvae/bench/command"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
@@ -27,7 +30,7 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 		seed         uint64
 		epochs, best int
 	}{
-		{"-epochs 1 -data synthetic", model.Config{Kind: "vae", Tempering: "none", Latent: 64}, 2000, 100, 1e-3, 1, 1, 0},
+		{"-epochs 1 -data " + ownImages(t, 300, 1), model.Config{Kind: "vae", Tempering: "none", Latent: 64}, 250, 100, 1e-3, 1, 1, 0},
 		{"-epochs 9 -patience 1 -data synthetic -latent 3 -train 50 -batch 20 -lr 0.0085 -seed 2", model.Config{Kind: "vae", Tempering: "none", Latent: 3}, 50, 20, 0.0085, 2, 3, 1},
 		{"-epochs 9 -patience 1 -data synthetic -model hvae -K 2 -tempering fixed -vary-eps -latent 2 -train 44 -batch 24 -lr 0.008 -seed 9 -recompute",
 			model.Config{Kind: "hvae", K: 2, Tempering: "fixed", VaryEps: true, Latent: 2}, 44, 24, 0.008, 9, 3, 1},
@@ -57,12 +60,12 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 				}
 				want = append(want, weights(course.network))
 			}
-			best, err := readCheckpoint(dir)
+			best, _, err := readCheckpoint(dir)
 			noError(t, err)
 			if !sameWeights(want[c.best], weights(best.Network)) || best.Epoch != c.best+1 || best.DataSHA256 != set.SHA256 {
 				t.Errorf("the model is not the model after epoch %d", c.best+1)
 			}
-			last, err := readCheckpoint(filepath.Join(dir, stateFile))
+			last, _, err := readCheckpoint(filepath.Join(dir, stateFile))
 			noError(t, err)
 			if !sameWeights(want[c.epochs-1], weights(last.Network)) || last.Epoch != c.epochs {
 				t.Errorf("the model in the state is not the model after epoch %d", c.epochs)
@@ -78,23 +81,67 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 
 func TestStatesOfOtherVersionsAreRefused(t *testing.T) {
 	dir := t.TempDir()
-	other := state{Format: "hvae-mnist-state/4"}
-	noError(t, os.WriteFile(filepath.Join(dir, stateFile), other.encode(), 0o600))
-	if _, err := readState(dir); err == nil || !strings.Contains(err.Error(), `its format is "hvae-mnist-state/4", not`) {
+	write(t, state{Format: "hvae-mnist-state/5"}.encode(), dir, stateFile)
+	_, _, _, err := openFolder(dir)
+	if !strings.Contains(fmt.Sprint(err), `its format is "hvae-mnist-state/5", not`) {
 		t.Errorf("error %v, want an error about the format", err)
 	}
 }
 
-func TestModelDeletedDuringTrainingIsWrittenAgain(t *testing.T) {
-	dir, s := t.TempDir(), model.Defaults()
-	s.Latent = 2
-	r, err := newRun(dir, state{Settings: s}, digits(t))
-	noError(t, err)
-	noError(t, r.begin())
-	r.Metrics = []model.Metrics{{Epoch: 1, ValELBO: -1}}
-	r.Best = model.Checkpoint{Network: r.network, Epoch: 1, ELBO: -1}.Encode()
-	noError(t, r.save(true))
-	noError(t, os.Remove(filepath.Join(dir, modelFile)))
-	noError(t, r.save(false))
-	read(t, dir, modelFile)
+// A header with impossible settings or sizes must be refused, without allocating memory for them.
+func TestImpossibleStatesAreRefused(t *testing.T) {
+	for want, damage := range map[string]func(s *state){
+		"5000 latent dimensions": func(s *state) { s.Settings.Latent = 5000 },
+		"numbers are missing":    func(s *state) { s.Trainer.Params[1].Averages.Rows = 1 << 40 },
+		"are missing":            func(s *state) { s.Trainer.Params[0].Value.Cols = -1 },
+		"cannot restore":         func(s *state) { s.Trainer.Params[0].Name = "other" },
+		"the optimiser":          func(s *state) { s.Trainer.Optimiser = "other" },
+	} {
+		settings := model.Defaults()
+		settings.Latent = 1
+		trainer := model.NewTrainer(settings, model.New[float32](settings.Config, 0, 1), nil)
+		s := state{Format: stateFormat, Settings: settings, Trainer: trainer.State()}
+		damage(&s)
+		name := filepath.Join(t.TempDir(), stateFile)
+		write(t, s.encode(), name)
+		if _, err := readModel(name); !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+// The second process has read the state before the first process saves an epoch.
+func TestOnlyOneProcessContinuesARun(t *testing.T) {
+	dir, s := filepath.Join(t.TempDir(), "run"), state{Settings: model.Defaults()}
+	first := &folder{path: dir}
+	noError(t, first.save(s, s.Trainer))
+	second := *first
+	noError(t, first.save(s, s.Trainer))
+	err := second.save(s, s.Trainer)
+	if want := "another process has continued the run in " + dir; !strings.Contains(fmt.Sprint(err), want) {
+		t.Errorf("error %v, want %q", err, want)
+	}
+}
+
+func TestFoldersWithoutHardLinksAreRefused(t *testing.T) {
+	defer func(f func(from, to string) error) { link = f }(link)
+	link = func(from, to string) error { return &os.LinkError{Op: "link", Old: from, New: to, Err: syscall.EPERM} }
+	dir := t.TempDir()
+	_, stderr, status := mnist(t.Context(), "train", "-data", "synthetic", "-latent", "1", "-out", dir)
+	want := "the file system of " + dir + " has no hard links: choose another folder with -out"
+	if status != 1 || !strings.Contains(stderr, want) {
+		t.Errorf("status %d, stderr %q; want %q", status, stderr, want)
+	}
+}
+
+// A broken writer returns an error for each write.
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestTrainingContinuesIfItsOutputFails(t *testing.T) {
+	args := []string{"train", "-data", ownImages(t, 12, 1), "-latent", "1", "-epochs", "2", "-out", t.TempDir()}
+	if status := command.Run(t.Context(), "mnist", program, args, broken{}, broken{}); status != 0 {
+		t.Errorf("status %d, want 0", status)
+	}
 }

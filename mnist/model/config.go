@@ -140,7 +140,7 @@ func Best(all []Metrics) Metrics {
 func Ended(all []Metrics, epochs, patience int) string {
 	switch n := len(all); {
 	case n >= epochs:
-		return fmt.Sprintf("all %d epochs are done (-epochs)", epochs)
+		return fmt.Sprintf("%d epochs are done (-epochs %d)", n, epochs)
 	case n > 0 && n-Best(all).Epoch >= patience:
 		return fmt.Sprintf("the validation ELBO has not improved for %d epochs (-patience)", patience)
 	}

@@ -10,9 +10,9 @@ import (
 
 // BlockSize returns the number of images in each block of a batch of n images. A block has one column for each draw of
 // each image. With leapfrog steps, a block has 16 columns (one SIMD vector of float32), because their activations fit
-// into a core's cache. Without leapfrog steps, a larger block also fits, and is faster, because the weights are read
-// once for all its columns: 48 columns with draws (Draws > 0), and at most 64 with the VAE's bound (Draws = 0). With
-// the VAE's bound, the number of blocks is even, so that two cores share the work evenly.
+// into a core's cache. Without leapfrog steps, larger blocks are faster, because the weights are read once for each
+// block: 48 columns with draws (Draws > 0), and at most 64 with the VAE's bound (Draws = 0). With the VAE's bound, the
+// number of blocks is even, so that two cores share the work evenly.
 func (c Config) BlockSize(n int) int {
 	const vector, quarter, largest = 16, 4, 64 // quarter is a quarter of a vector
 	switch {
