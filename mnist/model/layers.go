@@ -80,23 +80,11 @@ const (
 	hidden   = 450             // size of the output of encoder.hidden and of decoder.hidden
 )
 
-// layers holds a value of type L for each layer of the encoder and the decoder.
-type layers[L any] struct {
-	encoder struct{ conv1, conv2, conv3, hidden, mean, std L }
-	decoder struct{ hidden, expand, deconv1, deconv2, deconv3 L }
-}
-
-// list returns pointers to the values in the order of the layers in a checkpoint.
-func (l *layers[L]) list() [11]*L {
-	e, d := &l.encoder, &l.decoder
-	return [...]*L{&e.conv1, &e.conv2, &e.conv3, &e.hidden, &e.mean, &e.std,
-		&d.hidden, &d.expand, &d.deconv1, &d.deconv2, &d.deconv3}
-}
-
 // A Network holds the parameters of a model. The methods On and Const return the functions that they define.
 type Network[T linalg.Float] struct {
-	Config Config
-	layers layers[layer[T]]
+	Config  Config
+	encoder struct{ conv1, conv2, conv3, hidden, mean, std layer[T] }
+	decoder struct{ hidden, expand, deconv1, deconv2, deconv3 layer[T] }
 
 	// Unconstrained parameters of the flow. They are nil if the model does not have them.
 	stepSize, temperature, alpha, momentumSD *param[T]
@@ -105,7 +93,7 @@ type Network[T linalg.Float] struct {
 // describe returns a network whose parameters have names, shapes and initial distributions, but no elements.
 func describe[T linalg.Float](c Config) *Network[T] {
 	n := &Network[T]{Config: c}
-	e, d := &n.layers.encoder, &n.layers.decoder
+	e, d := &n.encoder, &n.decoder
 	e.conv1 = convolution[T]("encoder.conv1", &conv1, conv1.OutC)
 	e.conv2 = convolution[T]("encoder.conv2", &conv2, conv2.OutC)
 	e.conv3 = convolution[T]("encoder.conv3", &conv3, conv3.OutC)
@@ -150,7 +138,7 @@ var inf = math.Inf(1)
 // deviation s of ρ₀ starts at Π 1/α_k.
 func New[T linalg.Float](c Config, outputBias float64, seed uint64) *Network[T] {
 	n := describe[T](c)
-	n.layers.decoder.deconv3.bias.mean = outputBias
+	n.decoder.deconv3.bias.mean = outputBias
 	for _, p := range n.params() {
 		p.Value = linalg.New[T](p.Value.Rows, p.Value.Cols)
 		rng := random.Stream(seed, "mnist start "+p.Name)
@@ -163,7 +151,9 @@ func New[T linalg.Float](c Config, outputBias float64, seed uint64) *Network[T] 
 
 // params returns the parameters in the order of their tensors in a checkpoint.
 func (n *Network[T]) params() (all []*param[T]) {
-	for _, l := range n.layers.list() {
+	e, d := &n.encoder, &n.decoder
+	for _, l := range []layer[T]{e.conv1, e.conv2, e.conv3, e.hidden, e.mean, e.std,
+		d.hidden, d.expand, d.deconv1, d.deconv2, d.deconv3} {
 		all = append(all, l.weight, l.bias)
 	}
 	for _, p := range []*param[T]{n.stepSize, n.temperature, n.alpha, n.momentumSD} {
@@ -184,7 +174,7 @@ func (n *Network[T]) Params() (all []*hvae.Param[T]) {
 
 // SetEncoderAndDecoder makes n use the encoder and decoder of another network with the same ℓ. It does not copy them.
 func (n *Network[T]) SetEncoderAndDecoder(other *Network[T]) {
-	n.layers = other.layers
+	n.encoder, n.decoder = other.encoder, other.decoder
 }
 
 // A FlowSummary summarises the parameters of a flow. Fields that do not apply to the model are 0.
@@ -197,13 +187,13 @@ type FlowSummary struct {
 
 // FlowSummary returns the summary of the network's flow.
 func (n *Network[T]) FlowSummary() (s FlowSummary) {
-	g := n.Const(new(ad.Tape[T]))
-	if g.stepSize != nil {
-		eps := slices.Sorted(slices.Values(g.stepSize.Value.Data))
+	f := n.Const(new(ad.Tape[T])).Flow(nil)
+	if f.K > 0 {
+		eps := slices.Sorted(slices.Values(f.StepSize.Value.Data))
 		s.Eps, s.EpsMax = float64(eps[len(eps)/2]), float64(eps[len(eps)-1])
 	}
-	if alpha := g.tempering.Alpha; alpha != nil {
-		s.Alpha, s.MomentumSD = 1, float64(g.tempering.MomentumSD.Scalar())
+	if alpha := f.Tempering.Alpha; alpha != nil {
+		s.Alpha, s.MomentumSD = 1, float64(f.Tempering.MomentumSD.Scalar())
 		for _, a := range alpha.Value.Data {
 			s.Alpha *= float64(a)
 		}

@@ -13,35 +13,17 @@ import (
 // A Graph computes the functions of a network whose parameters are variables on a tape. It is valid until the tape is
 // reset.
 type Graph[T linalg.Float] struct {
-	config    Config
-	layers    layers[variables[T]]
-	stepSize  *ad.Var[T] // ε; nil without a flow
-	tempering hvae.Tempering[T]
+	network   *Network[T]
+	variables map[*param[T]]*ad.Var[T]
 	recompute bool // see hvae.Flow
 }
-
-// variables are the weight and the bias of a layer on a tape.
-type variables[T linalg.Float] struct{ w, b *ad.Var[T] }
 
 // On returns the graph of the network. The argument record is a function that returns the variable for a parameter, for
 // example hvae.Block.Var.
 func (n *Network[T]) On(record func(p *hvae.Param[T]) *ad.Var[T]) *Graph[T] {
-	g := &Graph[T]{config: n.Config}
-	recorded := g.layers.list()
-	for i, l := range n.layers.list() {
-		*recorded[i] = variables[T]{record(&l.weight.Param), record(&l.bias.Param)}
-	}
-	constrained := func(p *param[T], lo, hi float64) *ad.Var[T] { return hvae.Constrain(record(&p.Param), lo, hi) }
-	if n.Config.K > 0 {
-		g.stepSize = constrained(n.stepSize, 0, maxEps)
-	}
-	switch n.Config.Tempering {
-	case "fixed":
-		g.tempering = hvae.FixedTempering(n.Config.K, constrained(n.temperature, 1, inf))
-	case "free":
-		g.tempering = hvae.FreeTempering(constrained(n.alpha, 0, 1))
-	case "untied":
-		g.tempering = hvae.UntiedTempering(constrained(n.alpha, 0, 1), constrained(n.momentumSD, 0, inf))
+	g := &Graph[T]{network: n, variables: map[*param[T]]*ad.Var[T]{}}
+	for _, p := range n.params() {
+		g.variables[p] = record(&p.Param)
 	}
 	return g
 }
@@ -53,32 +35,44 @@ func (n *Network[T]) Const(t *ad.Tape[T]) *Graph[T] {
 
 // Flow returns the Hamiltonian flow for images x [784×B].
 func (g *Graph[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
-	target := &target[T]{g, x}
-	return &hvae.Flow[T]{
-		Target: target, K: g.config.K, StepSize: g.stepSize, Tempering: g.tempering, Recompute: g.recompute,
+	n := g.network
+	f := &hvae.Flow[T]{Target: &target[T]{g, x}, K: n.Config.K, Recompute: g.recompute}
+	if f.K == 0 {
+		return f
 	}
+	constrained := func(p *param[T], lo, hi float64) *ad.Var[T] { return hvae.Constrain(g.variables[p], lo, hi) }
+	f.StepSize = constrained(n.stepSize, 0, maxEps)
+	switch n.Config.Tempering {
+	case "fixed":
+		f.Tempering = hvae.FixedTempering(f.K, constrained(n.temperature, 1, inf))
+	case "free":
+		f.Tempering = hvae.FreeTempering(constrained(n.alpha, 0, 1))
+	case "untied":
+		f.Tempering = hvae.UntiedTempering(constrained(n.alpha, 0, 1), constrained(n.momentumSD, 0, inf))
+	}
+	return f
 }
 
 // Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for images x [784×B]. The
 // standard deviation is the softplus of a layer's output. In float32, linalg.Softplus is zero below −44, and the ELBO
 // is then −∞.
 func (g *Graph[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
-	e := &g.layers.encoder
-	h := ad.Softplus(conv.Conv(&conv1, e.conv1.w, x, e.conv1.b))
-	h = ad.Softplus(conv.Conv(&conv2, e.conv2.w, h, e.conv2.b))
-	h = ad.Softplus(conv.Conv(&conv3, e.conv3.w, h, e.conv3.b))
-	h = ad.Softplus(ad.Affine(e.hidden.w, h, e.hidden.b))
-	return ad.Affine(e.mean.w, h, e.mean.b), ad.Softplus(ad.Affine(e.std.w, h, e.std.b))
+	v, e := g.variables, &g.network.encoder
+	h := ad.Softplus(conv.Conv(&conv1, v[e.conv1.weight], x, v[e.conv1.bias]))
+	h = ad.Softplus(conv.Conv(&conv2, v[e.conv2.weight], h, v[e.conv2.bias]))
+	h = ad.Softplus(conv.Conv(&conv3, v[e.conv3.weight], h, v[e.conv3.bias]))
+	h = ad.Softplus(ad.Affine(v[e.hidden.weight], h, v[e.hidden.bias]))
+	return ad.Affine(v[e.mean.weight], h, v[e.mean.bias]), ad.Softplus(ad.Affine(v[e.std.weight], h, v[e.std.bias]))
 }
 
 // Decode returns the logits [784×B] of the pixel probabilities π_θ(z) for z [ℓ×B].
 func (g *Graph[T]) Decode(z *ad.Var[T]) *ad.Var[T] {
-	d := &g.layers.decoder
-	h := ad.Softplus(ad.Affine(d.hidden.w, z, d.hidden.b))
-	h = ad.Softplus(ad.Affine(d.expand.w, h, d.expand.b))
-	h = ad.Softplus(conv.Transpose(&conv3, d.deconv1.w, h, d.deconv1.b))
-	h = ad.Softplus(conv.Transpose(&conv2, d.deconv2.w, h, d.deconv2.b))
-	return conv.Transpose(&conv1, d.deconv3.w, h, d.deconv3.b)
+	v, d := g.variables, &g.network.decoder
+	h := ad.Softplus(ad.Affine(v[d.hidden.weight], z, v[d.hidden.bias]))
+	h = ad.Softplus(ad.Affine(v[d.expand.weight], h, v[d.expand.bias]))
+	h = ad.Softplus(conv.Transpose(&conv3, v[d.deconv1.weight], h, v[d.deconv1.bias]))
+	h = ad.Softplus(conv.Transpose(&conv2, v[d.deconv2.weight], h, v[d.deconv2.bias]))
+	return conv.Transpose(&conv1, v[d.deconv3.weight], h, v[d.deconv3.bias])
 }
 
 type target[T linalg.Float] struct {
@@ -103,9 +97,9 @@ func LogBernoulli[T linalg.Float](x, a *ad.Var[T]) *ad.Var[T] {
 // then the mean of log p̂ or, if Config.Importance is true, the logarithm of the mean of p̂ (hvae.ImportanceBound).
 func (g *Graph[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 	mean, std := g.Encode(x)
-	L := max(1, g.config.Draws)
+	L := max(1, g.network.Config.Draws)
 	logs := g.Draw(ad.Repeat(x, L), ad.Repeat(mean, L), ad.Repeat(std, L), epsilon, gamma0).LogEstimate()
-	if g.config.Importance {
+	if g.network.Config.Importance {
 		return hvae.ImportanceBound(logs, L)
 	}
 	images := x.Cols()
