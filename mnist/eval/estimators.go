@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"hvae/ad"
 	"hvae/hvae"
@@ -21,13 +22,14 @@ type estimator struct {
 	stepSizes []float64 // of the Steps − 1 Markov kernels of annealed importance sampling
 }
 
-// An estimate holds the results for one image x in one run.
+// An estimate holds the results for one image in one run. A result that Options does not select is zero.
 type estimate struct {
-	hvae.Evidence         // from importance sampling
-	reverse       float64 // upper bound from reverse paths; only for simulated images
-	lower, upper  float64 // from annealed importance sampling; upper is NaN unless the image is simulated
-	acceptance    float64 // mean acceptance probability of annealed importance sampling
+	forward, reverse hvae.Evidence // from importance sampling; reverse.Log is an upper bound
+	annealed         bounds
 }
+
+// bounds are the results of annealed importance sampling. The upper bound is NaN unless the image is simulated.
+type bounds struct{ lower, upper, acceptance float64 }
 
 // estimate returns the estimate for an image in a run.
 func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, image int) (r estimate, err error) {
@@ -39,39 +41,14 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 		x = linalg.New[float32](data.Pixels, 1)
 		data.Binarise(x, 0, e.Set.Test.Image(image), stream("mnist eval pixels"))
 	}
-	logs, err := e.importance(ctx, t, x, matrix{}, stream("mnist eval noise"))
-	if err != nil {
-		return r, err
+	r.forward, err = e.importance(ctx, t, x, matrix{}, stream("mnist eval noise"))
+	if err == nil && e.Set == nil {
+		r.reverse, err = e.importance(ctx, t, x, z, stream("mnist eval reverse"))
 	}
-	r.Evidence = hvae.ImportanceEstimate(logs)
-	if e.Set == nil {
-		logs, err = e.importance(ctx, t, x, z, stream("mnist eval reverse"))
-		if err != nil {
-			return r, err
-		}
-		reverse := hvae.ReverseEstimate(logs, e.Samples)
-		r.reverse = reverse.Log
-		r.Diverged += reverse.Diverged
+	if err == nil && e.Chains > 0 {
+		r.annealed, err = e.annealed(ctx, x, z, run, image)
 	}
-	if e.Chains == 0 {
-		return r, nil
-	}
-	ais := e.sampler(ad.Repeat(t.Const(x), e.Chains).Value)
-	end, logs, err := ais.Forward(ctx, e.streams(e.Chains, "mnist ais forward", run, image))
-	if err != nil {
-		return r, err
-	}
-	r.lower, r.acceptance = hvae.ImportanceEstimate(logs).Log, end.Acceptance
-	r.upper = math.NaN()
-	if e.Set == nil {
-		ends := ad.Repeat(t.Const(z), e.Chains).Value
-		_, logs, err = ais.Reverse(ctx, ends, e.streams(e.Chains, "mnist ais reverse", run, image))
-		if err != nil {
-			return r, err
-		}
-		r.upper = hvae.ReverseEstimate(logs, e.Chains).Log
-	}
-	return r, nil
+	return r, err
 }
 
 // Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n], so each column of z is an exact draw from the
@@ -93,33 +70,56 @@ func Simulate(c model.Checkpoint, streams ...*rand.Rand) (x, z matrix) {
 	return x, z
 }
 
-// importance returns e.Samples draws of log p̂_θ(x) for image x [784×1]. If z is not empty, it must be an exact draw
-// [ℓ×1] from the posterior. The paths of all draws then end at z, each with its own momentum.
+// importance returns the estimate of log p(x) from e.Samples draws of log p̂_θ(x), for image x [784×1]. If z is not
+// empty, it must be an exact draw [ℓ×1] from the posterior. The paths of all draws then end at z, each with its own
+// momentum, and the estimate is an upper bound.
 func (e *estimator) importance(ctx context.Context, t *ad.Tape[float32], x, z matrix, rng *rand.Rand,
-) (logs []float64, err error) {
+) (hvae.Evidence, error) {
 	const atOnce = 48 // number of samples on the tape, a multiple of the SIMD vector length
 	mean, std := e.encode(x)
-	for len(logs) < e.Samples {
+	logs := make([]float64, e.Samples)
+	for block := range slices.Chunk(logs, atOnce) {
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return hvae.Evidence{}, ctx.Err()
 		}
 		t.Reset()
-		n := min(atOnce, e.Samples-len(logs))
-		network := e.model.Const(t)
+		flow := e.model.Const(t).Flow(t.Const(x))
+		prior := hvae.DiagonalNormal[float32]{Mean: t.Const(mean), SD: t.Const(std)}
+		noise := e.model.Noise(t, rng, len(block))
 		var sample hvae.Sample[float32]
 		if z.Cols == 0 {
-			epsilon := e.model.Noise(t, rng, n)
-			gamma0 := e.model.Noise(t, rng, n)
-			sample = network.Draw(t.Const(x), t.Const(mean), t.Const(std), epsilon, gamma0)
+			sample = hvae.HIS(flow, prior, noise, e.model.Noise(t, rng, len(block)))
 		} else {
-			prior := hvae.DiagonalNormal[float32]{Mean: t.Const(mean), SD: t.Const(std)}
-			sample = hvae.ReverseHIS(network.Flow(t.Const(x)), prior, ad.Repeat(t.Const(z), n), e.model.Noise(t, rng, n))
+			sample = hvae.ReverseHIS(flow, prior, ad.Repeat(t.Const(z), len(block)), noise)
 		}
-		for _, v := range sample.LogEstimate().Value.Data {
-			logs = append(logs, float64(v))
+		for j, l := range sample.LogEstimate().Value.Data {
+			block[j] = float64(l)
 		}
 	}
-	return logs, nil
+	if z.Cols == 0 {
+		return hvae.ImportanceEstimate(logs), nil
+	}
+	return hvae.ReverseEstimate(logs, e.Samples), nil
+}
+
+// annealed returns bounds on log p(x) from annealed importance sampling for image x [784×1]. If z is not empty, it must
+// be an exact draw [ℓ×1] from the posterior.
+func (e *estimator) annealed(ctx context.Context, x, z matrix, run, image int) (b bounds, err error) {
+	repeated := func(m matrix) matrix { return ad.Repeat(new(ad.Tape[float32]).Const(m), e.Chains).Value }
+	ais := e.sampler(repeated(x))
+	end, logs, err := ais.Forward(ctx, e.streams(e.Chains, "mnist ais forward", run, image))
+	if err != nil {
+		return b, err
+	}
+	b = bounds{hvae.ImportanceEstimate(logs).Log, math.NaN(), end.Acceptance}
+	if z.Cols == 0 {
+		return b, nil
+	}
+	_, logs, err = ais.Reverse(ctx, repeated(z), e.streams(e.Chains, "mnist ais reverse", run, image))
+	if err == nil {
+		b.upper = hvae.ReverseEstimate(logs, e.Chains).Log
+	}
+	return b, err
 }
 
 // encode returns the mean and the standard deviation [ℓ×n] of the variational prior for images x [784×n].

@@ -8,18 +8,33 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
+	"hvae/ad"
 	"hvae/bench/progress"
 	"hvae/hvae"
+	"hvae/linalg"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
 
 // An Evaluation is the result of evaluating a model in one or more runs, each of which binarises the images again.
-// ELBOSD and NLLSD are standard deviations over runs. Fields that end in SE are standard errors over images. All other
-// statistics are means over images, runs or both.
+// Fields that end in SD are standard deviations over runs, and fields that end in SE are standard errors over images.
+// All other statistics are means over images, runs or both.
 type Evaluation struct {
+	Estimates
+	ReverseBound
+	AnnealedBounds
+
+	Seconds    float64   `json:"seconds"`
+	ImageELBO  []float64 `json:"image_elbo,omitempty"` // nil if a sample has diverged
+	ImageNLL   []float64 `json:"image_nll,omitempty"`
+	ImageLower []float64 `json:"image_lower,omitempty"` // lower bounds from annealed importance sampling
+}
+
+// Estimates are the results of importance sampling.
+type Estimates struct {
 	ELBO    Number `json:"elbo"` // nats, negative; undefined if a sample has diverged
 	ELBOSD  Number `json:"elbo_sd"`
 	NLL     Number `json:"nll"` // nats, positive
@@ -34,14 +49,20 @@ type Evaluation struct {
 	TailShape  Number `json:"tail_shape"`         // of the importance weights (hvae.Evidence)
 	HeavyTails Number `json:"heavy_tails"`        // fraction of estimates with heavy tails, which are unreliable
 	Diverged   int    `json:"diverged,omitempty"` // number of samples that have diverged, including reverse paths
+}
 
-	// An upper bound on log p(x) for simulated images, from paths that end at exact posterior draws (hvae.ReverseHIS).
+// A ReverseBound is an upper bound on log p(x), from paths that end at exact draws from the posterior (hvae.ReverseHIS).
+// It is zero unless the images are simulated.
+type ReverseBound struct {
 	ReverseUpper   Number `json:"reverse_upper,omitzero"`
 	ReverseUpperSE Number `json:"reverse_upper_se,omitzero"`
 	ReverseGap     Number `json:"reverse_gap,omitzero"` // ReverseUpper + NLL
 	ReverseGapSE   Number `json:"reverse_gap_se,omitzero"`
+}
 
-	// Bounds on log p(x) from annealed importance sampling. The upper bound is defined only for simulated images.
+// AnnealedBounds are bounds on log p(x) from annealed importance sampling. The upper bound is defined only for simulated
+// images.
+type AnnealedBounds struct {
 	Method     string `json:"method,omitempty"` // "ais", or "" without these bounds
 	Steps      int    `json:"steps,omitempty"`
 	Chains     int    `json:"chains,omitempty"`
@@ -54,11 +75,6 @@ type Evaluation struct {
 	Missed     Number `json:"missed,omitzero"` // Lower + NLL; the NLL is too high by at least this much
 	MissedSE   Number `json:"missed_se,omitzero"`
 	Acceptance Number `json:"acceptance,omitzero"`
-
-	Seconds    float64   `json:"seconds"`
-	ImageELBO  []float64 `json:"image_elbo,omitempty"` // nil if a sample has diverged
-	ImageNLL   []float64 `json:"image_nll,omitempty"`
-	ImageLower []float64 `json:"image_lower,omitempty"` // lower bounds from annealed importance sampling
 }
 
 const simulated = "simulated" // Evaluation.Data for images drawn from the model
@@ -76,65 +92,56 @@ type Options struct {
 	Chains int // number of Markov chains for each image; if it is 0, no bounds are computed, and Set.Train is not used
 }
 
-// Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if ctx is done, if the
-// ELBO is infinite, or if the NLL is infinite or NaN. The ELBO may be NaN, because samples may diverge.
+// Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if ctx is done, or if a
+// result is infinite or NaN. Only the ELBO may be NaN, because samples may diverge.
 func Evaluate(ctx context.Context, c model.Checkpoint, o Options, stderr io.Writer) (Evaluation, error) {
 	began := time.Now()
-	estimates, err := estimateAll(ctx, &estimator{model: c, Options: o}, stderr)
+	estimates := make([]estimate, o.Runs*o.N)
+	line := progress.New(stderr, 0, len(estimates), func(float64) string { return fmt.Sprintf("evaluating %d images", o.N) })
+	work, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	e := &estimator{model: c, Options: o}
+	if o.Chains > 0 {
+		if err := e.tune(work); err != nil {
+			stop(err)
+		}
+	}
+	linalg.For(len(estimates), 1, func(lo, hi int) {
+		var t ad.Tape[float32]
+		for i := lo; i < hi && work.Err() == nil; i++ {
+			var err error
+			estimates[i], err = e.estimate(work, &t, i/o.N, i%o.N)
+			if err != nil {
+				stop(err)
+			}
+			line.Add(1)
+		}
+	})
+	err := context.Cause(work)
 	if ctx.Err() != nil {
-		err = fmt.Errorf("%w during the evaluation of %d images; no results are saved", context.Cause(ctx), o.N)
+		err = fmt.Errorf("%w during the evaluation of %d images; no results are saved", err, o.N)
 	}
 	if err != nil {
 		return Evaluation{}, err
 	}
-	e := summarise(o, estimates)
-	if !finite(e.NLL) || math.IsInf(float64(e.ELBO), 0) {
-		return e, fmt.Errorf("the evaluation is not finite (ELBO %v, NLL %v): the model is damaged or has diverged",
-			e.ELBO, e.NLL)
-	}
-	e.Trained = c.Data
-	e.Seconds = time.Since(began).Seconds()
-	return e, nil
+	all, err := summarise(o, estimates)
+	all.Trained = c.Data
+	all.Seconds = time.Since(began).Seconds()
+	return all, err
 }
 
-// estimateAll returns the estimates for all images in all runs, ordered by run and then by image.
-func estimateAll(ctx context.Context, e *estimator, stderr io.Writer) ([]estimate, error) {
-	line := progress.New(stderr, 0, e.Runs*e.N, func(float64) string { return fmt.Sprintf("evaluating %d images", e.N) })
-	if e.Chains > 0 {
-		err := e.tune(ctx)
-		if err != nil {
-			return nil, err
-		}
-	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	all := make([]estimate, e.Runs*e.N)
-	blocks := hvae.Evaluator[float32]{BlockSize: 1}
-	err := blocks.Each(ctx, hvae.Draws(len(all)), 0, func(b *hvae.Block[float32]) {
-		var err error
-		all[b.First], err = e.estimate(ctx, b.Tape, b.First/e.N, b.First%e.N)
-		if err != nil {
-			stop(err)
-		}
-		line.Add(1)
-	})
-	if err != nil {
-		return nil, context.Cause(ctx)
-	}
-	return all, nil
-}
-
-// summarise returns the statistics of the estimates from estimateAll.
-func summarise(o Options, estimates []estimate) Evaluation {
-	e := Evaluation{Images: o.N, Samples: o.Samples, Runs: o.Runs, Data: simulated}
+// summarise returns the statistics of the estimates for all images in all runs, ordered by run and then by image. It
+// returns an error if the ELBO is infinite, or if the NLL or a bound is infinite or NaN.
+func summarise(o Options, estimates []estimate) (e Evaluation, err error) {
+	e.Images, e.Samples, e.Runs, e.Data = o.N, o.Samples, o.Runs, simulated
 	var shapes []float64
 	images := make([][]estimate, o.N) // the estimates for each image in all runs
 	for i, x := range estimates {
-		shapes = append(shapes, x.TailShape)
-		if x.TailShape > x.TailLimit() {
+		shapes = append(shapes, x.forward.TailShape)
+		if x.forward.TailShape > x.forward.TailLimit() {
 			e.HeavyTails++
 		}
-		e.Diverged += x.Diverged
+		e.Diverged += x.forward.Diverged + x.reverse.Diverged
 		images[i%o.N] = append(images[i%o.N], x)
 	}
 	e.TailShape, _ = MeanSE(shapes)
@@ -142,8 +149,8 @@ func summarise(o Options, estimates []estimate) Evaluation {
 	if o.Samples < 100 {
 		e.TailShape, e.HeavyTails = undefined, undefined
 	}
-	elbo := func(x estimate) float64 { return x.ELBO }
-	nll := func(x estimate) float64 { return -x.Log }
+	elbo := func(x estimate) float64 { return x.forward.ELBO }
+	nll := func(x estimate) float64 { return -x.forward.Log }
 	runs := slices.Collect(slices.Chunk(estimates, o.N))
 	e.ELBO, e.ELBOSD = MeanSD(means(runs, elbo))
 	e.NLL, e.NLLSD = MeanSD(means(runs, nll))
@@ -153,21 +160,29 @@ func summarise(o Options, estimates []estimate) Evaluation {
 	}
 	overImages := func(value func(x estimate) float64) (mean, se Number) { return MeanSE(means(images, value)) }
 	if o.Set == nil {
-		e.ReverseUpper, e.ReverseUpperSE = overImages(func(x estimate) float64 { return x.reverse })
-		e.ReverseGap, e.ReverseGapSE = overImages(func(x estimate) float64 { return x.reverse - x.Log })
+		e.ReverseUpper, e.ReverseUpperSE = overImages(func(x estimate) float64 { return x.reverse.Log })
+		e.ReverseGap, e.ReverseGapSE = overImages(func(x estimate) float64 { return x.reverse.Log - x.forward.Log })
 	} else {
 		e.Data = o.Set.Name
 	}
 	if o.Chains > 0 {
 		e.Method, e.Steps, e.Chains = "ais", o.Steps, o.Chains
-		e.ImageLower = means(images, func(x estimate) float64 { return x.lower })
+		e.ImageLower = means(images, func(x estimate) float64 { return x.annealed.lower })
 		e.Lower, e.LowerSE = MeanSE(e.ImageLower)
-		e.Upper, e.UpperSE = overImages(func(x estimate) float64 { return x.upper })
-		e.Gap, e.GapSE = overImages(func(x estimate) float64 { return x.upper - x.lower })
-		e.Missed, e.MissedSE = overImages(func(x estimate) float64 { return x.lower - x.Log })
-		e.Acceptance, _ = overImages(func(x estimate) float64 { return x.acceptance })
+		e.Upper, e.UpperSE = overImages(func(x estimate) float64 { return x.annealed.upper })
+		e.Gap, e.GapSE = overImages(func(x estimate) float64 { return x.annealed.upper - x.annealed.lower })
+		e.Missed, e.MissedSE = overImages(func(x estimate) float64 { return x.annealed.lower - x.forward.Log })
+		e.Acceptance, _ = overImages(func(x estimate) float64 { return x.annealed.acceptance })
 	}
-	return e
+	bounds := e.Lower + e.ReverseUpper
+	if o.Set == nil {
+		bounds += e.Upper
+	}
+	if !finite(e.NLL) || !finite(bounds) || math.IsInf(float64(e.ELBO), 0) {
+		text := strings.ReplaceAll(strings.TrimSpace(e.String()), "\n", ", ")
+		err = fmt.Errorf("the evaluation is not finite (%s): the model is damaged or has diverged", text)
+	}
+	return e, err
 }
 
 // String returns the results as lines of text: ELBO, NLL, tail shape and bounds.

@@ -81,7 +81,7 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 		backward[i] = -l
 	}
 	lower, upper := mean(forward), -mean(backward)
-	if !(math.Abs(got.lower-lower) <= 1e-9 && math.Abs(got.upper-upper) <= 1e-9) || got.acceptance != end.Acceptance {
+	if b := got.annealed; !(math.Abs(b.lower-lower) <= 1e-9 && math.Abs(b.upper-upper) <= 1e-9) || b.acceptance != end.Acceptance {
 		t.Errorf("the estimate is %+v, want the bounds %v and %v and the acceptance %v", got, lower, upper, end.Acceptance)
 	}
 }
@@ -92,18 +92,13 @@ func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 	x, z := Simulate(checkpoint(vae), random.Stream(1, "image"))
 	e := &estimator{model: checkpoint(vae), Options: Options{Samples: 50}}
 	var tape ad.Tape[float32]
-	logs, err := e.importance(t.Context(), &tape, x, z, random.Stream(1, "noise"))
-	if err != nil || len(logs) != 50 {
-		t.Fatalf("there are %d values, want 50 (error %v)", len(logs), err)
-	}
+	got, err := e.importance(t.Context(), &tape, x, z, random.Stream(1, "noise"))
 	mean, std := e.encode(x)
 	q := hvae.DiagonalNormal[float32]{Mean: tape.Const(mean), SD: tape.Const(std)}
 	logJoint := e.model.Const(&tape).Flow(tape.Const(x)).Target.LogJoint(tape.Const(z))
 	want := float64(ad.Sub(logJoint, q.LogDensity(tape.Const(z))).Scalar())
-	for _, got := range logs {
-		if !(math.Abs(got-want) <= 1e-5*math.Abs(want)) {
-			t.Errorf("log p̂ is %v, want %v", got, want)
-		}
+	if err != nil || !(math.Abs(got.Log-want) <= 1e-5*math.Abs(want)) {
+		t.Errorf("the estimate from reverse paths is %v (error %v), want %v", got.Log, err, want)
 	}
 }
 
@@ -114,16 +109,16 @@ func TestDivergedPathsOfBothDirectionsAreCounted(t *testing.T) {
 	params[len(params)-1].Value.Fill(float32(math.NaN())) // the logits of the step sizes
 	e := &estimator{model: c, Options: Options{Samples: 5}}
 	r, err := e.estimate(t.Context(), new(ad.Tape[float32]), 0, 0)
-	if err != nil || r.Diverged != 10 {
-		t.Errorf("%d paths have diverged (error %v), want 5 forward and 5 reverse paths", r.Diverged, err)
+	if err != nil || r.forward.Diverged != 5 || r.reverse.Diverged != 5 {
+		t.Errorf("%d forward and %d reverse paths have diverged (error %v), want 5 and 5", r.forward.Diverged, r.reverse.Diverged, err)
 	}
 }
 
 // For two images in three runs, standard errors must be computed from each image's mean over the runs.
 func TestStandardErrorsAreOverImages(t *testing.T) {
-	of := func(lower, upper float64) estimate { return estimate{lower: lower, upper: upper} }
+	of := func(lower, upper float64) estimate { return estimate{annealed: bounds{lower: lower, upper: upper}} }
 	o := Options{Set: new(data.Set), N: 2, Runs: 3, Chains: 1}
-	e := summarise(o, []estimate{of(-9, -8), of(-18, -17), of(-10, -9), of(-20, -18), of(-11, -10), of(-22, -19)})
+	e, _ := summarise(o, []estimate{of(-9, -8), of(-18, -17), of(-10, -9), of(-20, -18), of(-11, -10), of(-22, -19)})
 	for name, v := range map[string][2]Number{"lower": {e.LowerSE, 5}, "gap": {e.GapSE, 0.5}} {
 		if !(math.Abs(float64(v[0]-v[1])) <= 1e-12) {
 			t.Errorf("the standard error of %s is %v, want %v", name, v[0], v[1])
@@ -186,13 +181,38 @@ func TestSummaryOfDivergedSamples(t *testing.T) {
 	good := hvae.Evidence{Log: -80, ELBO: -84, TailShape: 0.5, Draws: 1000}
 	bad := hvae.Evidence{Log: -90, ELBO: math.NaN(), TailShape: math.Inf(1), Draws: 1000, Diverged: 3}
 	o := Options{N: 2, Runs: 1, Samples: 1000, Set: &data.Set{}}
-	got := summarise(o, []estimate{{Evidence: good}, {Evidence: bad}}).String()
+	got, err := summarise(o, []estimate{{forward: good}, {forward: bad}})
 	const want = `ELBO undefined
 NLL  85.00
 3 samples have diverged
 tail shape of the importance weights +Inf, above 0.667 for 50 % of the images
 `
-	if got != want {
-		t.Errorf("the summary is\n%swant\n%s", got, want)
+	if got.String() != want || err != nil {
+		t.Errorf("the summary is\n%v(error %v), want\n%s", got, err, want)
+	}
+}
+
+// Only the ELBO may be NaN, and the upper bound from annealed importance sampling of images that are not simulated.
+func TestResultsThatAreNotFiniteAreErrors(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	for _, c := range []struct {
+		set   *data.Set
+		x     estimate
+		valid bool
+	}{
+		{new(data.Set), estimate{annealed: bounds{upper: nan}}, true},
+		{new(data.Set), estimate{forward: hvae.Evidence{ELBO: nan}}, true},
+		{new(data.Set), estimate{forward: hvae.Evidence{ELBO: -inf}}, false},
+		{new(data.Set), estimate{forward: hvae.Evidence{Log: nan}}, false},
+		{new(data.Set), estimate{forward: hvae.Evidence{Log: -inf}}, false},
+		{new(data.Set), estimate{annealed: bounds{lower: -inf, upper: nan}}, false},
+		{nil, estimate{}, true},
+		{nil, estimate{annealed: bounds{upper: inf}}, false},
+		{nil, estimate{reverse: hvae.Evidence{Log: inf}}, false},
+	} {
+		_, err := summarise(Options{Set: c.set, N: 1, Runs: 1, Chains: 1}, []estimate{c.x})
+		if (err == nil) != c.valid {
+			t.Errorf("simulated: %v, results %+v: error %v; want an error: %v", c.set == nil, c.x, err, !c.valid)
+		}
 	}
 }
