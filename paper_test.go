@@ -1365,10 +1365,11 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow, and evidence
 }}
 
 // tiedEntropy checks that, with tied tempering, (z_K, ρ_K) has the same entropy H as (z₀, γ₀). The target is normal, so
-// (z_K, ρ_K) is normal with covariance AAᵀ (see affineMap). Let q_j and sd_j be the standard deviations of q⁰ and of
-// the posterior in dimension j. Then det(AAᵀ) must be Π q_j², and the gap log p(x) − E[log p̂(x)] must exceed its lower
-// bound ℓ(exp(ΔH/ℓ) − 1) − ΔH (see hvae.Tempering), where ΔH is H(q⁰) − H(p(z|x)) = Σ_j log(q_j/sd_j). The entropies of
-// (z₀, γ₀) and (z_K, ρ_K) are equal for all targets: scaling γ₀ multiplies volumes by Π α_k^−ℓ, which the flow undoes.
+// the flow is an affine map, whose matrix A affineMap returns, and (z_K, ρ_K) is normal with covariance AAᵀ. Let q_j and
+// sd_j be the standard deviations of q⁰ and of the posterior in dimension j. Then det(AAᵀ) must be Π q_j², and the gap
+// log p(x) − E[log p̂(x)] must exceed its lower bound ℓ(exp(ΔH/ℓ) − 1) − ΔH (see hvae.Tempering), where ΔH is H(q⁰) −
+// H(p(z|x)) = Σ_j log(q_j/sd_j). The entropies of (z₀, γ₀) and (z_K, ρ_K) are equal for all targets: scaling γ₀
+// multiplies volumes by Π α_k^−ℓ, which the flow undoes.
 func tiedEntropy(r *report) {
 	r.statement("", "tied tempering keeps the entropy: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)), for every K, ε and α; so, "+
 		"if the posterior is normal, the gap is at least ℓ(exp(ΔH/ℓ) − 1) − ΔH")

@@ -65,9 +65,9 @@ func convRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo, h
 // in Contraction.B.
 type line struct{ pixels, cStride, bStride int }
 
-// runPixels computes a rectangle of pixels. The argument across is the first row of the rectangle, and the argument
-// down is its first column. The caller sets c to the contraction for the top left pixel. Each call to c.Run computes a
-// whole row or, if the rectangle has more rows than columns, a whole column.
+// runPixels computes a rectangle of pixels, given its first row (across), its first column (down) and the contraction c
+// for its top left pixel. Each call to c.Run computes a whole row or, if the rectangle has more rows than columns, a
+// whole column.
 func runPixels[T linalg.Float](c linalg.Contraction[T], across, down line) {
 	if down.pixels > across.pixels {
 		across, down = down, across

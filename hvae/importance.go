@@ -22,8 +22,8 @@ type Evidence struct {
 	ELBO          float64 // mean of log p̂ᵢ; NaN if a draw has diverged
 	// TailShape is the shape k̂ of a generalised Pareto distribution fitted to the tail, which consists of the min(L/5,
 	// 3√L) largest p̂ᵢ (Vehtari et al., Pareto smoothed importance sampling, 2024). For k̂ > ½, p̂ has infinite variance.
-	// k̂ is −Inf if the tail is constant to within 0.1 %, and +Inf if the largest p̂ᵢ is more than e⁷⁰⁰ times the first
-	// quartile of the tail. It is NaN if L < 100, if Log is infinite, or if a p̂ᵢ outside the tail equals this quartile.
+	// Let q be the first quartile of the tail. k̂ is −Inf if the tail is constant to within 0.1 %, and +Inf if the largest
+	// p̂ᵢ is more than e⁷⁰⁰·q. It is NaN if L < 100, if Log is infinite, or if a p̂ᵢ outside the tail equals q.
 	TailShape      float64
 	EffectiveDraws float64 // (Σ p̂ᵢ)²/Σ p̂ᵢ², from 1 (one draw dominates) to L (all p̂ᵢ are equal); 0 if Log is infinite
 	Draws          int     // L
@@ -69,10 +69,11 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 }
 
 // ReverseEstimate returns the estimate −log mean(1/p̂_θ(x)) of log p_θ(x), given log p̂_θ(x) from ReverseHIS or
-// AIS.Reverse. The argument momenta is the number of adjacent values in logEstimates that belong to the same exact draw
-// z. ReverseEstimate first averages 1/p̂_θ(x) over these values, because only different draws z are independent. In the
-// result, Draws is the number of draws z, TailShape and EffectiveDraws describe these averages, and the expectations of
-// Log and ELBO are both upper bounds on log p_θ(x). An estimate of NaN counts as 1/p̂_θ(x) = 0.
+// AIS.Reverse. Each draw z from the posterior was used with several momenta or chains, and the estimates for one z are
+// adjacent; momenta is their number. ReverseEstimate first averages 1/p̂_θ(x) over the estimates for each z, because
+// only averages for different z are independent. In the result, Draws is the number of draws z, TailShape and
+// EffectiveDraws describe the averages, and the expectations of Log and ELBO are both upper bounds on log p_θ(x). An
+// estimate of NaN counts as 1/p̂_θ(x) = 0.
 func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 	if momenta < 1 || len(logEstimates)%momenta != 0 {
 		misuse("ReverseEstimate: %d estimates do not fit %d momenta for each z", len(logEstimates), momenta)

@@ -9,13 +9,14 @@ import (
 
 // A Tempering holds the factors α_k by which a flow multiplies the momentum after each leapfrog step, and the standard
 // deviation s of the initial momentum ρ₀ = s·γ₀. The zero value means no tempering: α_k = 1 and s = 1. Tempering helps
-// if the posterior is far from q⁰ or has several modes. Start with s = Π 1/α_k between 1.2 and 2, for example with α_k
-// = 1.5^(−1/K) and s = 1.5. For comparison, α_k = 0.9 gives s = 1.7 for K = 5, but 8.2 for K = 20.
+// paths to reach a posterior that is far from q⁰ or has several modes, so estimates of the evidence miss less, but it
+// may lower the ELBO. Start with s = Π 1/α_k between 1.2 and 2, for example with α_k = 1.5^(−1/K) and s = 1.5. For
+// comparison, α_k = 0.9 gives s = 1.7 for K = 5, but 8.2 for K = 20.
 //
 // The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1 (FixedTempering, FreeTempering). Scaling γ₀ to ρ₀
 // multiplies volumes by s^ℓ, and the flow multiplies them by Π α_k^ℓ = s^−ℓ, so the entropy H of (z_K, ρ_K) is H(q⁰) +
-// H(N(0, I)). A tied flow cannot narrow q⁰ without widening ρ_K. If the posterior is normal and ΔH = H(q⁰) −
-// H(p_θ(z|x)), every tied flow satisfies
+// H(N(0, I)). With a tied flow, z_K can be narrower than q⁰ only if ρ_K is wider than N(0, I). If the posterior is
+// normal and ΔH = H(q⁰) − H(p_θ(z|x)), every tied flow satisfies
 //
 //	log p_θ(x) − ELBO ≥ ℓ(exp(ΔH/ℓ) − 1) − ΔH.
 //

@@ -70,11 +70,12 @@ func (c Config) String() string {
 	return s
 }
 
-// StepCost returns the number of multiply-adds in a training step for one image. A forward pass takes e multiply-adds
-// in the encoder (c of them in conv1) and d in the decoder. A backward pass takes twice as many, but conv1 needs no
-// input gradient. So a step takes 3e − c + 3d for K = 0. For K > 0, it takes 3e − c + 6(K + 1)d: at each of K + 1
-// points, computing ∇U takes 2d (the backward pass skips the weights), and differentiating it takes 4d. With L draws,
-// the decoder's part is L times as large.
+// StepCost returns the number of multiply-adds in a training step for one image. Let a forward pass take e
+// multiply-adds in the encoder and d in the decoder, and let the encoder's first layer, conv1, take c of the e. A
+// backward pass takes twice as many as a forward pass, except that conv1 needs no input gradient. So a step takes
+// 3e − c + 3d for K = 0. For K > 0, it takes 3e − c + 6(K + 1)d: at each of K + 1 points, computing ∇U takes 2d (the
+// backward pass skips the weights), and differentiating it takes 4d. With L draws, the decoder's part is L times as
+// large.
 func (c Config) StepCost() int {
 	decoder := conv1.MultiplyAdds() + conv2.MultiplyAdds() + conv3.MultiplyAdds() + hidden*(code+c.Latent)
 	encoder, passes := decoder+hidden*c.Latent, 3

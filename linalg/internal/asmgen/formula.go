@@ -136,9 +136,9 @@ func (f *formula) release(arguments []*value) {
 	}
 }
 
-// instruction emits the instruction d = x ∘ y with the given name in the table vectorInstructions. On amd64, the name
-// of a multiply-add contains the operand order 231. The argument form, for example 213, replaces this order. With
-// AVX-512, if y is a constant, the instruction reads it from memory.
+// instruction emits the instruction d = x ∘ y with the given name in the table vectorInstructions. On amd64, the
+// mnemonic of a multiply-add in this table ends with the operand order 231. If the order must be another, such as 213,
+// the caller passes it as form. With AVX-512, if y is a constant, the instruction reads it from memory.
 func (f *formula) instruction(name, form string, x int, y *value, d int) {
 	if f.architecture == arm64 {
 		f.vector(name, x, f.read(y), d)
