@@ -23,10 +23,9 @@ const resultsREADME = "results/README.md"
 // storedResults returns the results of the runs in a subfolder of mnist/results.
 func storedResults(t *testing.T, folder string) []result {
 	t.Helper()
-	var left strings.Builder
-	results := readResults(filepath.Join("results", folder), &left)
-	if left.Len() > 0 {
-		t.Error(left.String())
+	results, left := readResults(filepath.Join("results", folder))
+	if left != nil {
+		t.Error(left)
 	}
 	return results
 }

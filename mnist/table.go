@@ -13,9 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"hvae/bench/command"
@@ -25,12 +23,13 @@ import (
 )
 
 const aboutTable = `Prints the results of runs below the paper's Table 1: mnist table DIR
-The folder DIR/ROW-SEED must contain the files of a run (mnist train -row ROW -seed SEED)
-and its evaluation (mnist eval -o evaluation.json).
+Each folder in DIR must contain the files of a run (mnist train -out DIR/RUN) and its
+evaluation (mnist eval -checkpoint DIR/RUN -o DIR/RUN/evaluation.json).
 The command also writes the figures table1.svg and budget.svg to DIR.`
 
 const header = `NLL (± standard deviation over seeds) and ELBO in nats, and the NLL minus the NLL of the VAE with the same seed and protocol
-(± standard error). A protocol consists of the data, the maximum number of epochs, and the test images and samples per image.
+(± standard error). A protocol consists of the data, the maximum number of epochs, other settings that differ from the
+paper's, and the test images and samples per image.
 
 row                   protocol                                       seeds epochs    ELBO            NLL     minus VAE
 `
@@ -48,7 +47,8 @@ var publishedCSV string
 
 // A result contains the estimates for one run, either published in the paper or computed by this program.
 type result struct {
-	evaluation // for a published run, only the ELBO, the NLL, the model and the seed
+	evaluation        // for a published run, only the ELBO, the NLL, the model and the seed
+	folder     string // name of the run's folder
 	row        string
 	protocol   string          // how the run was trained and evaluated
 	epochs     int             // number of epochs trained
@@ -57,27 +57,36 @@ type result struct {
 
 // table runs the table command.
 func table(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flag.NewFlagSet("mnist table DIR", flag.ContinueOnError)
+	wrong := command.Usage("give one argument, the folder of the runs: mnist table DIR")
 	if len(args) > 0 && strings.HasPrefix(args[0], "-") {
-		return command.Parse(f, aboutTable, args, stdout)
+		f := flag.NewFlagSet("mnist table", flag.ContinueOnError)
+		return cmp.Or(command.Parse(f, aboutTable, args, stdout), wrong)
 	}
 	if len(args) != 1 {
-		return command.Usage("give one argument, the folder of the runs: mnist table DIR")
+		return wrong
 	}
 	folder := args[0]
-	results := readResults(folder, stderr)
+	results, left := readResults(folder)
+	for _, why := range left {
+		fmt.Fprintln(stderr, why)
+	}
 	if results == nil {
 		return fmt.Errorf("%s contains no run with a valid evaluation: mnist table -h describes the folder", folder)
 	}
 	lines := summaries(append(published(), results...))
-	fmt.Fprint(stdout, header)
+	text := header
 	for _, s := range lines {
-		fmt.Fprintln(stdout, s)
+		text += s.String() + "\n"
+	}
+	_, err := io.WriteString(stdout, text)
+	if left != nil {
+		err = cmp.Or(err, fmt.Errorf("%d runs are left out", len(left)))
 	}
 	differences, budget := figures(lines)
 	return cmp.Or(
 		command.WriteFile(filepath.Join(folder, "table1.svg"), differences, os.Rename),
-		command.WriteFile(filepath.Join(folder, "budget.svg"), budget, os.Rename))
+		command.WriteFile(filepath.Join(folder, "budget.svg"), budget, os.Rename),
+		err)
 }
 
 // published returns the results of Table 1: first the VAEs, then the HVAEs, ordered by K, tempering and ε.
@@ -98,65 +107,52 @@ func published() (results []result) {
 	return results
 }
 
-// rowName matches the names of rows.
-var rowName = regexp.MustCompile(`^(?:vae(?:-([lm])([1-9]\d{0,2}))?|hvae-k([1-9]\d*)-(none|fixed|free|untied)(-shared|-varied)?)$`)
-
-// parseRow returns the settings of the named row, such as vae, hvae-k1-none or hvae-k10-free-varied. If K > 1, the name
-// ends in shared (all steps have the same ε) or varied (each has its own).
-func parseRow(name string) (model.Settings, error) {
-	c := model.Defaults()
-	if m := rowName.FindStringSubmatch(name); m != nil {
-		c.Kind, _, _ = strings.Cut(name, "-")
-		c.Importance = m[1] == "l"
-		c.Draws, _ = strconv.Atoi("0" + m[2])
-		c.K, _ = strconv.Atoi("0" + m[3]) // Check rejects large numbers
-		c.Tempering = cmp.Or(m[4], "none")
-		c.VaryEps = m[5] == "-varied"
-		if c.Check() == nil && (c.K > 1) == (m[5] != "") {
-			return c, nil
-		}
-	}
-	return c, fmt.Errorf("there is no row %.40q: a row must be vae, vae-lL (L importance samples), vae-mL (mean of L draws), hvae-k1-TEMPERING or hvae-kK-TEMPERING-EPS, where K > 1, TEMPERING is none, fixed, free or untied, and EPS is shared or varied", name)
-}
-
-// readResults returns the results of the runs in a folder. It omits a run without a valid evaluation and prints why.
-func readResults(folder string, stderr io.Writer) (results []result) {
+// readResults returns the results of the runs in a folder. It leaves out a run without a valid evaluation, and all but
+// the first of several runs with the same settings and seed, and returns the reasons.
+func readResults(folder string) (results []result, left []string) {
 	names, _ := fs.Glob(os.DirFS(folder), "*/"+evaluationFile) // returns no error, because the pattern is valid
 	for _, name := range names {
 		run := filepath.Dir(name)
 		r, err := readResult(filepath.Join(folder, run))
+		for _, o := range results {
+			if err == nil && r.row == o.row && r.protocol == o.protocol && r.Settings.Seed == o.Settings.Seed {
+				err = fmt.Errorf("it has the settings and the seed of %s", o.folder)
+			}
+		}
 		if err != nil {
-			fmt.Fprintf(stderr, "%s is left out: %v\n", run, err)
+			left = append(left, fmt.Sprintf("%s is left out: %v", run, err))
 			continue
 		}
 		results = append(results, r)
 	}
-	return results
+	return results, left
 }
 
-// readResult reads the result of the run in a folder. It returns an error if the run has not ended, if its settings do
-// not match its row of Table 1, if its best epoch was not evaluated, or if it was evaluated on a dataset other than the
-// one it was trained on.
+const maxResult = 16 << 20 // of an evaluation and of metrics, in bytes
+
+// readResult reads the result of the run in a folder. It returns an error if the evaluation or the metrics are invalid,
+// if the run has not ended, if its best epoch was not evaluated, if the model in the folder is from another run, or if
+// it was evaluated on a dataset other than the one it was trained on.
 func readResult(folder string) (r result, err error) {
-	b, err := os.ReadFile(filepath.Join(folder, evaluationFile))
-	if err == nil {
-		err = json.Unmarshal(b, &r.evaluation)
-	}
-	if err == nil {
-		r.metrics, err = readMetrics(filepath.Join(folder, metricsFile))
-	}
+	b, _, err := command.ReadFile(filepath.Join(folder, evaluationFile), maxResult)
 	if err != nil {
 		return r, err
 	}
+	err = json.Unmarshal(b, &r.evaluation)
 	s := r.Settings
-	r.row = strings.TrimSuffix(filepath.Base(folder), fmt.Sprintf("-%d", s.Seed))
-	want, err := parseRow(r.row)
-	want.Seed, want.Epochs, want.Data, want.Recompute = s.Seed, s.Epochs, s.Data, s.Recompute // may differ
+	if err == nil {
+		err = s.Check()
+	}
+	if err == nil && (!(r.NLL > 0) || r.ELBO >= 0 || min(r.Images, r.Samples) < 1) {
+		err = errors.New("numbers are missing")
+	}
+	if err != nil {
+		return r, fmt.Errorf("%s is damaged, or not the evaluation of a run's folder (%w): evaluate the folder", evaluationFile, err)
+	}
+	r.metrics, err = readMetrics(filepath.Join(folder, metricsFile))
 	switch {
-	case s == (model.Settings{}):
-		return r, errors.New("its evaluation does not contain the settings of the run: evaluate the folder of the run")
-	case err != nil || s != want:
-		return r, errors.New("it was not trained with the settings of its row and seed")
+	case err != nil:
+		return r, err
 	case model.Ended(r.metrics, s.Epochs, s.Patience) == "":
 		return r, errors.New("its training has not ended")
 	case model.Best(r.metrics).Epoch != r.Epoch:
@@ -164,18 +160,33 @@ func readResult(folder string) (r result, err error) {
 	case r.Trained != r.Data:
 		return r, fmt.Errorf("it was trained on %.40q, but evaluated on %.40q", r.Trained, r.Data)
 	}
-	r.protocol = fmt.Sprintf("%s, %d epochs, %d images, %d samples", r.Data, s.Epochs, r.Images, r.Samples)
+	c, err := readModel(filepath.Join(folder, modelFile))
+	if err == nil && (c.Epoch != r.Epoch || c.ELBO != model.Best(r.metrics).ValELBO) {
+		err = fmt.Errorf("its %s is from another run", modelFile)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // results can be kept without the model
+		return r, err
+	}
+	usual, _ := parseRow(rowName(s.Config))
+	other := strings.Join(differences(", -%s %[3]v", usual, s, []string{"epochs", "seed", "data", "recompute"}), "")
+	r.folder = filepath.Base(folder)
+	r.row = rowName(s.Config)
+	r.protocol = fmt.Sprintf("%s, %d epochs%s, %d images, %d samples", r.Data, s.Epochs, other, r.Images, r.Samples)
 	r.epochs = len(r.metrics)
 	return r, nil
 }
 
 // readMetrics reads the metrics of all epochs.
 func readMetrics(name string) (all []model.Metrics, err error) {
-	b, err := os.ReadFile(name)
+	b, _, err := command.ReadFile(name, maxResult)
 	for line := range bytes.Lines(b) {
 		var m model.Metrics
-		if err := json.Unmarshal(line, &m); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+		err := json.Unmarshal(line, &m)
+		if err == nil && (m.Epoch != len(all)+1 || m.ValELBO >= 0) {
+			err = errors.New("the epoch or the ELBO is wrong")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s, line %d: %w", name, len(all)+1, err)
 		}
 		all = append(all, m)
 	}
@@ -257,7 +268,7 @@ func (s summary) plotDifference(c *plot.Chart) {
 	if s.differences == nil {
 		return
 	}
-	label := strings.Replace(strings.TrimSuffix(s.row, "-shared"), fmt.Sprintf("-k%d", s.config.K), "", 1)
+	label := strings.NewReplacer("-shared", "", fmt.Sprintf("-k%d", s.config.K), "").Replace(s.row)
 	mean, se := eval.MeanSE(s.differences)
 	c.Add(label, plot.Line, float64(s.config.K), float64(mean), float64(se))
 }

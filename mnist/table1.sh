@@ -7,17 +7,30 @@
 #	TRAIN='-epochs 30' EVAL='-limit 2000' mnist/table1.sh runs/small "vae hvae-k1-none" "85547 12345"
 #
 # The arguments are a folder, rows and seeds. To divide the runs among processes, give each process some rows and seeds.
-dir=${1:?usage: table1.sh DIR [ROWS [SEEDS]]}
-rows=${2:-$(cut -d, -f1 "$(dirname "$0")/published.csv" | sed 1d | uniq)}
+case ${1:--} in -*)
+	echo "usage: table1.sh DIR [ROWS [SEEDS]]" >&2
+	exit 2
+esac
+rows=${2:-$(cut -d, -f1 "$(dirname "$(readlink -f "$0")")/published.csv" | sed 1d | uniq)}
+[ "$rows" ] || exit 1 # cut has printed the reason
+
+# mnist runs the program in the background, so that this script can end it. A terminal sends SIGINT also to the program.
+mnist() {
+	"${MNIST:-./hvae-mnist}" "$@" &
+	wait $!
+}
+trap 'kill $!; wait; exit 143' TERM HUP
+trap 'wait; exit 130' INT
+
 for seed in ${3:-85547 12345 98765}; do
 	for row in $rows; do
-		run=$dir/$row-$seed
-		[ -e "$run/evaluation.json" ] && continue
-		"${MNIST:-./hvae-mnist}" train -row "$row" -seed "$seed" -out "$run" -resume $TRAIN &&
-			"${MNIST:-./hvae-mnist}" eval -checkpoint "$run" -seed "$seed" -o "$run/evaluation.json" $EVAL
+		run=$1/$row-$seed
+		[ -s "$run/evaluation.json" ] && continue
+		mnist train -row "$row" -seed "$seed" -out "$run" -resume $TRAIN &&
+			mnist eval -checkpoint "$run" -seed "$seed" -o "$run/evaluation.json" $EVAL
 		status=$?
 		[ $status -lt 128 ] || exit $status # a signal ended the command
 		[ $status -eq 0 ] || failed=1
 	done
 done
-"${MNIST:-./hvae-mnist}" table "$dir" && exit ${failed:-0}
+mnist table "$1" && exit ${failed:-0}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -123,15 +122,7 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // mustAgree returns an error if settings differ, except those in free. The names in free are names of flags.
 func mustAgree(saved, wanted model.Settings, free []string) error {
-	var wrong []string
-	a, b := reflect.ValueOf(saved), reflect.ValueOf(wanted)
-	for _, field := range reflect.VisibleFields(a.Type()) {
-		name := field.Tag.Get("json") // the name of the flag; "" for the embedded struct
-		x, y := a.FieldByIndex(field.Index), b.FieldByIndex(field.Index)
-		if name != "" && !slices.Contains(free, name) && !x.Equal(y) {
-			wrong = append(wrong, fmt.Sprintf("-%s is %v, not %v", name, x, y))
-		}
-	}
+	wrong := differences("-%s is %v, not %v", saved, wanted, free)
 	if wrong != nil {
 		return fmt.Errorf("these settings cannot change: %s", strings.Join(wrong, "; "))
 	}
