@@ -195,9 +195,9 @@ func exists(folder, file string) bool {
 	return err == nil
 }
 
-// save writes the state s, with the given state of its trainer. It writes the first state of a run only if the folder
-// contains no file of another run.
-func (d *folder) save(s state, trainer hvae.State[float32]) error {
+// writeState writes the state s, with the given state of its trainer. It writes the first state of a run only if the
+// folder contains no file of another run.
+func (d *folder) writeState(s state, trainer hvae.State[float32]) error {
 	if d.state == nil {
 		for _, file := range runFiles[1:] { // the link in write fails if there is a state
 			if exists(d.path, file) {
@@ -226,8 +226,8 @@ func (d *folder) clean() {
 	}
 }
 
-// replaceModel writes the best model, unless the model in the folder is damaged or from another run.
-func (d *folder) replaceModel(s state) error {
+// writeModel writes the best model, unless the model in the folder is damaged or from another run.
+func (d *folder) writeModel(s state) error {
 	name := filepath.Join(d.path, modelFile)
 	old, err := readModel(name)
 	if err == nil {

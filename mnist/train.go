@@ -108,11 +108,8 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	r, err := newRun(s, old, set)
-	if err == nil && r.Settings != old.Settings {
-		err = d.save(r.state, r.trainer.State())
-	}
 	if err == nil {
-		err = writeFiles(d, r.state, stderr) // they may be out of date
+		err = save(r, d, r.Settings != old.Settings, stderr) // the other files may be out of date
 	}
 	if err != nil {
 		return err
@@ -154,11 +151,7 @@ func finish(ctx context.Context, r *run, d *folder, stdout, stderr io.Writer) er
 			return fmt.Errorf("training diverged in epoch %d; the state before this epoch is saved in %s; "+
 				"continue with -resume and a smaller -lr (%w)", len(r.Metrics)+1, d.path, err)
 		}
-		err = d.save(r.state, r.trainer.State())
-		if err == nil {
-			err = writeFiles(d, r.state, stderr)
-		}
-		if err != nil {
+		if err := save(r, d, true, stderr); err != nil {
 			return err
 		}
 		d.clean()
@@ -170,11 +163,16 @@ func finish(ctx context.Context, r *run, d *folder, stdout, stderr io.Writer) er
 	}
 }
 
-// writeFiles writes the files other than the state, except before the end of the first epoch. It writes the model and
-// its samples only if they are missing or out of date, and returns an error if the model there is damaged or from
-// another run. If a file other than the model cannot be written, it prints a note, because training can continue.
-func writeFiles(d *folder, s state, stderr io.Writer) error {
-	if len(s.Metrics) == 0 {
+// save writes the state if it has changed and, after the first epoch, the other files. It writes the model and its
+// samples only if they are missing or out of date, and returns an error if the model there is damaged or from another
+// run. If a file other than the state and the model cannot be written, it prints a note, because training can continue.
+func save(r *run, d *folder, changed bool, stderr io.Writer) error {
+	if changed {
+		if err := d.writeState(r.state, r.trainer.State()); err != nil {
+			return err
+		}
+	}
+	if len(r.Metrics) == 0 {
 		return nil
 	}
 	note := func(err error) {
@@ -182,20 +180,20 @@ func writeFiles(d *folder, s state, stderr io.Writer) error {
 			fmt.Fprintf(stderr, "note: %v; it is written again after the next epoch\n", err)
 		}
 	}
-	note(d.write(metricsFile, encodeMetrics(s.Metrics)))
-	note(d.write(curveFile, curve(s.Settings.Config, s.Data, s.Metrics)))
-	best := model.Best(s.Metrics).Epoch
+	note(d.write(metricsFile, encodeMetrics(r.Metrics)))
+	note(d.write(curveFile, curve(r.Settings.Config, r.Data, r.Metrics)))
+	best := model.Best(r.Metrics).Epoch
 	if d.best == best && exists(d.path, modelFile) {
 		return nil
 	}
-	c, err := model.DecodeCheckpoint(s.Best)
+	c, err := model.DecodeCheckpoint(r.Best)
 	if err == nil {
-		err = d.replaceModel(s)
+		err = d.writeModel(r.state)
 	}
 	if err != nil {
 		return err
 	}
-	picture, err := samples(c, 64, s.Settings.Seed)
+	picture, err := samples(c, 64, r.Settings.Seed)
 	if err == nil {
 		err = d.write(samplesFile, picture)
 	}

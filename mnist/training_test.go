@@ -79,23 +79,15 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 	}
 }
 
-func TestStatesOfOtherVersionsAreRefused(t *testing.T) {
-	dir := t.TempDir()
-	write(t, state{Format: "hvae-mnist-state/5"}.encode(), dir, stateFile)
-	_, _, _, err := openFolder(dir)
-	if !strings.Contains(fmt.Sprint(err), `its format is "hvae-mnist-state/5", not`) {
-		t.Errorf("error %v, want an error about the format", err)
-	}
-}
-
-// A header with impossible settings or sizes must be refused, without allocating memory for them.
-func TestImpossibleStatesAreRefused(t *testing.T) {
+// States of other versions and states with an impossible header must be refused before memory is allocated for them.
+func TestInvalidStatesAreRefused(t *testing.T) {
 	for want, damage := range map[string]func(s *state){
-		"5000 latent dimensions": func(s *state) { s.Settings.Latent = 5000 },
-		"numbers are missing":    func(s *state) { s.Trainer.Params[1].Averages.Rows = 1 << 40 },
-		"are missing":            func(s *state) { s.Trainer.Params[0].Value.Cols = -1 },
-		"cannot restore":         func(s *state) { s.Trainer.Params[0].Name = "other" },
-		"the optimiser":          func(s *state) { s.Trainer.Optimiser = "other" },
+		`its format is "hvae-mnist-state/5", not`: func(s *state) { s.Format = "hvae-mnist-state/5" },
+		"5000 latent dimensions":                  func(s *state) { s.Settings.Latent = 5000 },
+		"numbers are missing":                     func(s *state) { s.Trainer.Params[1].Averages.Rows = 1 << 40 },
+		"are missing":                             func(s *state) { s.Trainer.Params[0].Value.Cols = -1 },
+		"cannot restore a state":                  func(s *state) { s.Trainer.Params[0].Name = "other" },
+		`the optimiser "other"`:                   func(s *state) { s.Trainer.Optimiser = "other" },
 	} {
 		settings := model.Defaults()
 		settings.Latent = 1
@@ -107,19 +99,6 @@ func TestImpossibleStatesAreRefused(t *testing.T) {
 		if _, err := readModel(name); !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
-	}
-}
-
-// The second process has read the state before the first process saves an epoch.
-func TestOnlyOneProcessContinuesARun(t *testing.T) {
-	dir, s := filepath.Join(t.TempDir(), "run"), state{Settings: model.Defaults()}
-	first := &folder{path: dir}
-	noError(t, first.save(s, s.Trainer))
-	second := *first
-	noError(t, first.save(s, s.Trainer))
-	err := second.save(s, s.Trainer)
-	if want := "another process has continued the run in " + dir; !strings.Contains(fmt.Sprint(err), want) {
-		t.Errorf("error %v, want %q", err, want)
 	}
 }
 
