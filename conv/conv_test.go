@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -276,38 +277,56 @@ func TestASampleDoesNotDependOnItsBatch(t *testing.T) {
 	}
 }
 
+// Each operation must refuse a geometry with an impossible field, and an operand with a wrong shape or of another tape.
 func TestMisusePanics(t *testing.T) {
-	var tape ad.Tape[float64]
-	fill := func(rows, cols int) *ad.Var[float64] { return tape.Fill(rows, cols, 0) }
-	good := Same(4, 4, 1, 2, 3, 2) // PadTop = 0
-	convWith := func(change func(g *Geometry)) func() {
-		return func() {
-			g := good
-			change(&g)
-			Conv(&g, fill(g.Taps(), g.OutC), fill(g.In(), 3), nil)
+	var tape, other ad.Tape[float64]
+	refuses := func(want string, f func()) {
+		defer func() {
+			if msg := fmt.Sprint(recover()); !strings.Contains(msg, want) {
+				t.Errorf("panic %q does not contain %q", msg, want)
+			}
+		}()
+		f()
+	}
+	good := oblong // the padding at the top is 1, and on the left 2; a kernel has four rows and three columns
+	for _, f := range testCases {
+		run := func(g *Geometry, wrong int, change linalg.Shape, on *ad.Tape[float64]) func() {
+			return func() {
+				var x []*ad.Var[float64]
+				for i, s := range f.shapes(&good) {
+					v := tape.Fill(s.Rows, s.Cols, 0)
+					if i == wrong {
+						v = on.Fill(s.Rows+change.Rows, s.Cols+change.Cols, 0)
+					}
+					x = append(x, v)
+				}
+				f.op(g, x)
+			}
+		}
+		for i := range reflect.TypeFor[Geometry]().NumField() {
+			for _, value := range []int{-1, 0, 9} {
+				bad := good
+				reflect.ValueOf(&bad).Elem().Field(i).SetInt(int64(value))
+				name := reflect.TypeFor[Geometry]().Field(i).Name
+				padding, out := strings.HasPrefix(name, "Pad"), strings.HasPrefix(name, "Out")
+				if value < 0 || value == 0 && !padding {
+					refuses("conv: "+f.name+": invalid geometry", run(&bad, -1, linalg.Shape{}, nil))
+				} else if value > 0 && (padding || out) {
+					refuses("conv: "+f.name+": ", run(&bad, -1, linalg.Shape{}, nil))
+				}
+			}
+		}
+		for i, s := range f.shapes(&good) {
+			refuses(fmt.Sprintf(" [%d×%d]", s.Rows+1, s.Cols), run(&good, i, linalg.Shape{Rows: 1}, &tape))
+			if i != 1 || f.name == "WeightGradient" { // other operands may have any number of columns
+				refuses(fmt.Sprintf(" [%d×%d]", s.Rows, s.Cols+1), run(&good, i, linalg.Shape{Cols: 1}, &tape))
+			}
+			refuses("variable used on another tape", run(&good, i, linalg.Shape{}, &other))
 		}
 	}
-	for want, f := range map[string]func(){
-		"conv: Conv: output [8×3], weights [9×2] and input [17×3] must be [8×B], [9×2] and [16×B] for the geometry": func() {
-			Conv(&good, fill(9, 2), fill(17, 3), nil)
-		},
-		"WeightGradient: output [8×3], weights [9×2] and input [16×2] must be":            func() { WeightGradient(&good, fill(8, 3), fill(16, 2)) },
-		"Transpose: bias [2×1] must be empty or [1×1]":                                    func() { Transpose(&good, fill(9, 2), fill(8, 3), fill(2, 1)) },
-		"Same(4, 4, 1, 1, 3, 0): all arguments must be positive":                          func() { Same(4, 4, 1, 1, 3, 0) },
-		"Conv: invalid geometry {InH:0 ":                                                  convWith(func(g *Geometry) { g.InH = 0 }),
-		"PadTop:-1 PadLeft:0}: sizes and stride must be positive, and padding at least 0": convWith(func(g *Geometry) { g.PadTop = -1 }),
-		"Conv: PadLeft = 3 must be less than the kernel size 3, and OutW":                 convWith(func(g *Geometry) { g.PadLeft = 3 }),
-		"kernel size 3, and OutH = 3 at most 2, because outputs must not depend only on padding; the geomet": convWith(func(g *Geometry) {
-			g.OutH = 3
-		}),
-	} {
-		func() {
-			defer func() {
-				if msg := fmt.Sprint(recover()); !strings.Contains(msg, want) {
-					t.Errorf("panic %q does not contain %q", msg, want)
-				}
-			}()
-			f()
-		}()
+	for i := range 6 {
+		n := [6]int{4, 4, 1, 1, 3, 2}
+		n[i] = 0
+		refuses("all arguments must be positive", func() { Same(n[0], n[1], n[2], n[3], n[4], n[5]) })
 	}
 }

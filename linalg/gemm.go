@@ -69,7 +69,10 @@ func matMulTB[T Float](dst, a, b Matrix[T], scratch []T, add bool) {
 	if a.Cols != b.Cols || dst.Rows != a.Rows || dst.Cols != b.Rows {
 		panic(fmt.Sprintf("linalg: MatMulTB: %v · %vᵀ does not give %v", a.Shape(), b.Shape(), dst.Shape()))
 	}
-	bt := Of(b.Cols, b.Rows, scratch[:b.Rows*b.Cols])
+	if len(scratch) < len(b.Data) {
+		panic(fmt.Sprintf("linalg: MatMulTB: scratch has %d elements, but b is %v", len(scratch), b.Shape()))
+	}
+	bt := Of(b.Cols, b.Rows, scratch[:len(b.Data)])
 	kernel.Transpose(bt.Data, b.Data, b.Rows, b.Cols)
 	product(dst, bt, Contraction[T]{A: a.Data, ARow: a.Cols, AStep: 1, Add: add})
 }

@@ -20,47 +20,89 @@ func TestViewsShareElements(t *testing.T) {
 	}
 }
 
-func TestMismatchedShapesPanicWithAMessageThatContainsThem(t *testing.T) {
+// Each function must refuse each operand that has two more rows or two more columns than the other operands need. The
+// message must contain the wrong shape.
+func TestWrongShapesPanicWithAMessageThatContainsThem(t *testing.T) {
+	type m = Matrix[float64]
+	full, column := Shape{2, 4}, Shape{2, 1}
+	scratch := make([]float64, 99)
+	for _, c := range []struct {
+		name   string
+		shapes []Shape // valid shapes
+		call   func(x []m)
+	}{
+		{"Add", []Shape{full, full, full}, func(x []m) { Add(x[0], x[1], x[2]) }},
+		{"Sub", []Shape{full, full, full}, func(x []m) { Sub(x[0], x[1], x[2]) }},
+		{"Mul", []Shape{full, full, full}, func(x []m) { Mul(x[0], x[1], x[2]) }},
+		{"Div", []Shape{full, full, full}, func(x []m) { Div(x[0], x[1], x[2]) }},
+		{"MulAdd", []Shape{full, full, full, full}, func(x []m) { MulAdd(x[0], x[1], x[2], x[3]) }},
+		{"Scale", []Shape{full, full}, func(x []m) { Scale(x[0], 2, x[1]) }},
+		{"AddConst", []Shape{full, full}, func(x []m) { AddConst(x[0], x[1], 2) }},
+		{"Copy", []Shape{full, full}, func(x []m) { Copy(x[0], x[1]) }},
+		{"Exp", []Shape{full, full}, func(x []m) { Exp(x[0], x[1]) }},
+		{"Log", []Shape{full, full}, func(x []m) { Log(x[0], x[1]) }},
+		{"Tanh", []Shape{full, full}, func(x []m) { Tanh(x[0], x[1]) }},
+		{"Sigmoid", []Shape{full, full}, func(x []m) { Sigmoid(x[0], x[1]) }},
+		{"Softplus", []Shape{full, full}, func(x []m) { Softplus(x[0], x[1]) }},
+		{"SoftplusSigmoid", []Shape{full, full, full}, func(x []m) { SoftplusSigmoid(x[0], x[1], x[2]) }},
+		{"SigmoidGradient", []Shape{full, full, full}, func(x []m) { SigmoidGradient(x[0], x[1], x[2]) }},
+		{"Sum", []Shape{full, full}, func(x []m) { Sum(x[0], x[1]) }},
+		{"MulSum", []Shape{column, full, full}, func(x []m) { MulSum(x[0], x[1], x[2]) }},
+		{"AddMulSum", []Shape{column, full, full}, func(x []m) { AddMulSum(x[0], x[1], x[2]) }},
+		{"Affine", []Shape{full, {2, 3}, {3, 4}}, func(x []m) { MatMul(x[0], x[1], x[2]) }},
+		{"Affine", []Shape{full, {2, 3}, {3, 4}, column}, func(x []m) { Affine(x[0], x[1], x[2], x[3]) }},
+		{"MatMulTA", []Shape{full, {3, 2}, {3, 4}}, func(x []m) { MatMulTA(x[0], x[1], x[2]) }},
+		{"MatMulTB", []Shape{full, {2, 3}, {4, 3}}, func(x []m) { MatMulTB(x[0], x[1], x[2], scratch) }},
+		{"MatMulTB", []Shape{full, {2, 3}, {4, 3}}, func(x []m) { AddMatMulTB(x[0], x[1], x[2], scratch) }},
+		{"TransposeBlocks", []Shape{full, full}, func(x []m) { TransposeBlocks(x[0], x[1], 2) }},
+		{"Cholesky", []Shape{{2, 2}}, func(x []m) { Cholesky(x[0]) }},
+	} {
+		for wrong := -1; wrong < 2*len(c.shapes); wrong++ {
+			var operands []m
+			want := "<nil>"
+			for i, s := range c.shapes {
+				if i == wrong/2 && wrong >= 0 {
+					s.Rows += 2 * (wrong % 2)
+					s.Cols += 2 * (1 - wrong%2)
+					want = s.String()
+				}
+				operands = append(operands, New[float64](s.Rows, s.Cols))
+			}
+			if msg := fmt.Sprint(recovered(func() { c.call(operands) })); !strings.Contains(msg, want) ||
+				wrong >= 0 && !strings.HasPrefix(msg, "linalg: "+c.name+": ") {
+				t.Errorf("%s%v with operand %d of shape %s: the panic is %q", c.name, c.shapes, wrong/2, want, msg)
+			}
+		}
+	}
+}
+
+func TestWrongArgumentsPanicWithAMessageThatContainsThem(t *testing.T) {
 	m := func(r, c int) Matrix[float64] { return New[float64](r, c) }
 	x := make([]float64, 4)
-	for name, f := range map[string]func(){
-		"[2×3] and [3×2]":          func() { Add(m(2, 3), m(2, 3), m(3, 2)) },
-		"Sub: operands [2×3]":      func() { Sub(m(2, 2), m(2, 3), m(2, 1)) },
-		"Div: operands [2×3]":      func() { Div(m(2, 2), m(2, 3), m(2, 1)) },
-		"to [5×5]":                 func() { Mul(m(5, 5), m(2, 3), m(2, 3)) },
-		"[2×3], [2×1], [4×3]":      func() { MulAdd(m(2, 3), m(2, 3), m(2, 1), m(4, 3)) },
-		"cannot sum [2×3] to [3":   func() { Sum(m(3, 1), m(2, 3)) },
-		"[2×3] and [2×1] to [2×":   func() { MulSum(m(2, 2), m(2, 3), m(2, 1)) },
-		"[2×3] · [2×3]":            func() { MatMul(m(2, 3), m(2, 3), m(2, 3)) },
-		"[2×3]ᵀ · [3×3]":           func() { MatMulTA(m(3, 3), m(2, 3), m(3, 3)) },
-		"[2×3] · [2×2]ᵀ":           func() { MatMulTB(m(2, 2), m(2, 3), m(2, 2), nil) },
-		"· [3×2] + [3×1] does":     func() { Affine(m(2, 2), m(2, 3), m(3, 2), m(3, 1)) },
-		"Affine: [2×3] · [3×2]":    func() { Affine(m(2, 3), m(2, 3), m(3, 2), m(2, 1)) },
-		"does not give [2×3]":      func() { MatMul(m(2, 3), m(2, 3), m(3, 2)) },
-		"MatMulTB: [2×3] · [4×":    func() { AddMatMulTB(m(2, 3), m(2, 3), m(4, 3), make([]float64, 12)) },
-		"blocks of 2 rows":         func() { TransposeBlocks(m(3, 2), m(3, 2), 2) },
-		"blocks of 0 rows":         func() { TransposeBlocks(m(3, 2), m(3, 2), 0) },
-		"transposes in [2×3]":      func() { TransposeBlocks(m(2, 3), m(3, 2), 1) },
-		"4, 2, 4 and 4":            func() { Adamax(x[:4], x[:2], x[:4], x[:4], 0.9, 0.999, 1, 0) },
-		"4, 4, 2 and 4":            func() { Adamax(x[:4], x[:4], x[:2], x[:4], 0.9, 0.999, 1, 0) },
-		"4, 4, 4 and 2":            func() { Adamax(x[:4], x[:4], x[:4], x[:2], 0.9, 0.999, 1, 0) },
-		"operand is [2×2]":         func() { Exp(m(2, 3), m(2, 2)) },
-		"RowRange(1, 5)":           func() { m(3, 2).RowRange(1, 5) },
-		"viewed as [2×2]":          func() { Of(2, 2, []float64{1, 2, 3}) },
-		"New(-1, 2)":               func() { m(-1, 2) },
-		"Copy: [2×3]":              func() { Copy(m(2, 2), m(2, 3)) },
-		"rows of [2×3] to [3×1]":   func() { AddSum(m(3, 1), m(2, 3)) },
-		"[2×3] to [2×2]":           func() { AddMulSum(m(2, 2), m(2, 3), m(2, 3)) },
-		"[2×3] and [2×1] to [2×1]": func() { AddMulSum(m(2, 1), m(2, 3), m(2, 1)) },
+	for want, f := range map[string]func(){
+		"blocks of 2 rows":        func() { TransposeBlocks(m(3, 2), m(3, 2), 2) },
+		"blocks of 0 rows":        func() { TransposeBlocks(m(3, 2), m(3, 2), 0) },
+		"2, 4, 4 and 4":           func() { Adamax(x[:2], x[:4], x[:4], x[:4], 0.9, 0.999, 1, 0) },
+		"4, 2, 4 and 4":           func() { Adamax(x[:4], x[:2], x[:4], x[:4], 0.9, 0.999, 1, 0) },
+		"4, 4, 2 and 4":           func() { Adamax(x[:4], x[:4], x[:2], x[:4], 0.9, 0.999, 1, 0) },
+		"4, 4, 4 and 2":           func() { Adamax(x[:4], x[:4], x[:4], x[:2], 0.9, 0.999, 1, 0) },
+		"RowRange(1, 5)":          func() { m(3, 2).RowRange(1, 5) },
+		"RowRange(-1, 2)":         func() { m(3, 2).RowRange(-1, 2) },
+		"RowRange(2, 1)":          func() { m(3, 2).RowRange(2, 1) },
+		"3 elements cannot be":    func() { Of(2, 2, x[:3]) },
+		"viewed as [-2×0]":        func() { Of(-2, 0, x[:0]) },
+		"viewed as [0×-2]":        func() { Of(0, -2, x[:0]) },
+		"New(-1, 2)":              func() { m(-1, 2) },
+		"New(2, -1)":              func() { m(2, -1) },
+		"sums of the rows of [4×": func() { AddSum(m(2, 1), m(4, 3)) },
+		"to [4×1]":                func() { AddSum(m(4, 1), m(2, 3)) },
+		"to [2×3]":                func() { AddSum(m(2, 3), m(2, 3)) },
+		"cannot sum [2×3] to [3":  func() { Sum(m(3, 1), m(2, 3)) },
+		"scratch has 5 elements":  func() { MatMulTB(m(2, 2), m(2, 3), m(2, 3), make([]float64, 5, 9)) },
 	} {
-		func() {
-			defer func() {
-				if msg := fmt.Sprint(recover()); !strings.Contains(msg, name) {
-					t.Errorf("the message of the panic is %q, want it to contain %q", msg, name)
-				}
-			}()
-			f()
-		}()
+		if msg := fmt.Sprint(recovered(f)); !strings.HasPrefix(msg, "linalg: ") || !strings.Contains(msg, want) {
+			t.Errorf("the message of the panic is %q, want it to contain %q", msg, want)
+		}
 	}
 }
 
