@@ -56,7 +56,7 @@ func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
 // Reshape returns a rows × cols matrix y, a view of the elements of a in row-major order. It panics if the number of
 // elements is not rows·cols. The adjoint ā is ȳ reshaped to the shape of a.
 func Reshape[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
-	if rows < 0 || cols < 0 || rows*cols != len(a.Value.Data) {
+	if min(rows, cols) < 0 || rows*cols != len(a.Value.Data) {
 		panic(fmt.Sprintf("ad: Reshape: a %v matrix cannot be reshaped to [%d×%d]", a.shape(), rows, cols))
 	}
 	if a.shape() == (linalg.Shape{Rows: rows, Cols: cols}) {

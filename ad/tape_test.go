@@ -339,6 +339,15 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 		{"[2×3] and [2×1] have different numbers of columns", func() { Stack(x, SumTo(x, 2, 1)) }},
 		{"[2×3], [2×1] and [4×3] cannot be broadcast", func() { MulAdd(x, SumTo(x, 2, 1), tape.Fill(4, 3, 0)) }},
 		{"ad: MatMul: cannot multiply [2×3] by [2×3]", func() { MatMul(x, x) }},
+		{"Affine: [2×3] · [2×3] + [2×3]", func() { Affine(x, x, x) }},
+		{"ad: Sub: shapes [2×3] and [3×2]", func() { Sub(x, tape.Fill(3, 2, 0)) }},
+		{"ad: Mul: shapes [2×3] and [3×2]", func() { Mul(x, tape.Fill(3, 2, 0)) }},
+		{"ad: Div: shapes [2×3] and [3×2]", func() { Div(x, tape.Fill(3, 2, 0)) }},
+		{"product of [2×3] and [3×2] to [1×1]", func() { Dot(x, tape.Fill(3, 2, 0)) }},
+		{"cannot sum [2×3] to [3×1]", func() { SumTo(x, 3, 1) }},
+		{"[2×3] does not broadcast to [2×6]", func() { BroadcastTo(x, 2, 6) }},
+		{"RowRange(1, 3) is out of range for a [2×3] matrix", func() { RowRange(x, 1, 3) }},
+		{"a matrix [2×3] with 5 elements", func() { tape.Const(matrix{Rows: 2, Cols: 3, Data: make([]float64, 5)}) }},
 	} {
 		func() {
 			defer func() {
