@@ -92,14 +92,7 @@ func product[T Float](dst, b Matrix[T], c Contraction[T]) {
 	For(c.Rows, grain, func(lo, hi int) { productRows(shared, lo, hi) })
 }
 
-// The function productRows computes a sum Σ_p A[i,p]·b[p,j] in blocks of terms, so that the elements of A and b stay in
-// the first-level cache and on few memory pages. A block has kBlock terms, but only kBlockDown terms if A is
-// transposed, because the elements of a row of A are then in different cache lines. The block size affects rounding. It
-// does not depend on the number of goroutines, so results are reproducible.
-const kBlock, kBlockDown = 192, 64
-
-// productRows computes rows lo to hi−1 of the result of the function product, in blocks of terms (see kBlock). If c.Add
-// is set, all terms form one block, so that the complete sum is added to C at once.
+// productRows computes rows lo to hi−1 of the result of the function product.
 func productRows[T Float](c Contraction[T], lo, hi int) {
 	c.Rows = hi - lo
 	c.C = c.C[lo*c.CRow:]
@@ -107,22 +100,9 @@ func productRows[T Float](c Contraction[T], lo, hi int) {
 	if c.Bias != nil {
 		c.Bias = c.Bias[lo:hi]
 	}
-	steps := c.Steps
-	block := kBlock
-	switch {
-	case c.Add:
-		block = max(steps, 1)
-	case c.AStep > 1:
-		block = kBlockDown
-	}
-	var segment [1]Segment // outside the loop, so that it is on the stack
+	var segment [1]Segment
 	c.Segments = segment[:]
-	for p := 0; p == 0 || p < steps; p += block { // without steps, the only block sets C to the bias
-		segment[0] = Segment{A: p * c.AStep, B: p * c.BStep}
-		c.Steps = min(block, steps-p)
-		c.Run()
-		c.Bias, c.Add = nil, true
-	}
+	c.Run()
 }
 
 // TransposeBlocks divides the matrix a [n·rows × cols] into n matrices [rows×cols] and stores their transposes

@@ -67,15 +67,14 @@ func testProducts[T Float](t *testing.T) {
 			}
 		}
 	}
-	check(40, 51, 391) // several blocks of terms
+	check(40, 51, 391) // several blocks of steps
 }
 
 // AddMatMulTB must add the complete sum to dst at once. In this test, dst is 2⁵³ and the sum has 400 terms of 1/256.
 // Above 2⁵³, consecutive float64 numbers differ by 2, so 2⁵³ + 400/256 is rounded to 2⁵³ + 2. If AddMatMulTB added the
-// sums of blocks of 192 terms to dst one after the other, each of these sums would be less than 1, and dst would remain
-// 2⁵³.
+// terms or the sums of a few terms to dst one after the other, each would be less than 1, and dst would remain 2⁵³.
 func TestAddMatMulTBAddsTheCompleteSum(t *testing.T) {
-	const terms = 2*kBlock + 16
+	const terms = 400
 	dst, a, b := New[float64](1, 1), New[float64](1, terms), New[float64](1, terms)
 	dst.Fill(1 << 53)
 	a.Fill(1)
@@ -90,7 +89,7 @@ func TestAddMatMulTBAddsTheCompleteSum(t *testing.T) {
 // the same call computes. This must also hold for long sums, which are computed in blocks.
 func TestLongSumsHaveTheSameBitsOnEveryPath(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
-	const m, n, k = 150, 103, 3*kBlock + 5 // at least two goroutines
+	const m, n, k = 150, 103, 581 // at least two goroutines
 	a, b, bias := random[float32](rng, m, k), random[float32](rng, k, n), random[float32](rng, m, 1)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	kernel.OnEachLevel(func(level string) {

@@ -71,12 +71,12 @@ var tall = shape{16, 1}
 // of the transpose and the weight gradient of this layer by a fifth. With blocks of four images, quad and partial tiles
 // of 16 rows save a tenth of the time of the other convolutions.
 //
-// Without blocks, the rows of B that a strip reads may exceed the first-level cache. With AVX2, 96 steps occupy up to 15
-// KiB of a cache of 32 KiB. On an AMD Zen 3, blocks of 64 to 100 steps make convolutions and products up to 1.4 times as
-// fast, and blocks of more than 200 steps gain nothing. With AVX-512, a strip is twice as wide, but the cache is often
-// larger (48 KiB). Its blocks are longer, and not tuned, because each block also loads and stores the partial sums.
+// Without blocks, the part of B that a strip reads may exceed the first-level cache. With AVX2, 96 steps occupy up to 15
+// KiB. On an AMD Zen 3 (32 KiB), blocks of 64 to 100 steps make convolutions up to 1.4 times as fast, blocks of 160 steps
+// gain half as much, and blocks of more than 200 steps nothing. With AVX-512, a strip is twice as wide, but many
+// processors have 48 KiB. Its blocks are not tuned: 128 steps leave room for A, and need few loads and stores of C.
 var (
-	avx512 = &isa{name: "AVX512", bytes: 64, count: 32, vectors: 3, partialWidth: 15, block: 160, peakSums: 12,
+	avx512 = &isa{name: "AVX512", bytes: 64, count: 32, vectors: 3, partialWidth: 15, block: 128, peakSums: 12,
 		tiles: [kinds][]shape{
 			full:    slices.Concat(grid(3, 1, 4, 5), []shape{{8, 2}, {8, 3}, tall}),
 			partial: {{1, 1}, tall},

@@ -10,7 +10,7 @@ var kernelSets = [levels]*kernelSet{
 	levelAVX512: {
 		elementwise: 0, peak: 0, peakSums: 12,
 		transposes: []transposeKernel{{16, 0}, {8, 1}},
-		lanes:      16, vectors: 3, partialColumns: 15, block: 160,
+		lanes:      16, vectors: 3, partialColumns: 15, block: 128,
 		full: newTileLookup([]tileKernel{
 			{1, 1, 0}, {1, 2, 1}, {1, 3, 2},
 			{4, 1, 3}, {4, 2, 4}, {4, 3, 5},
