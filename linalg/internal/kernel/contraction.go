@@ -19,6 +19,8 @@ type Contraction[T Float] struct {
 
 	Bias []T  // one element for each row of C; nil for zero
 	Add  bool // whether the result is added to C instead of replacing C
+
+	continues bool // whether the sums start with the partial sums in C; only in blocks
 }
 
 // A Segment locates the matrices A_s and B_{s,0} of a Contraction: it holds the indices of their first elements in the
@@ -33,7 +35,7 @@ func (c *Contraction[T]) Run() {
 	}
 	c.check()
 	if simd32[T]() && c.Steps > 0 && len(c.Segments) > 0 {
-		c.tiles()
+		c.blocks()
 	} else {
 		c.plain()
 	}

@@ -82,16 +82,18 @@ func TestContractionsMatchTheirDefinition(t *testing.T) {
 
 func testContractions[T Float](t *testing.T, mulAdd func(a, b, c T) T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	check := func(rows, cols, steps, groups int) {
-		c := randomContraction[T](rng, rows, cols, steps, groups)
+	compare := func(c Contraction[T]) {
 		want := c
 		want.C = slices.Clone(c.C)
 		define(want, mulAdd)
 		c.Run()
 		if i := firstDifference(c.C, want.C); i >= 0 {
 			t.Fatalf("%T: [%d×%d], %d steps, %d groups, %d segments, bias %v, add %v: element %d is %v, want %v",
-				c.C[0], rows, cols, steps, groups, len(c.Segments), c.Bias != nil, c.Add, i, c.C[i], want.C[i])
+				c.C[0], c.Rows, c.Cols, c.Steps, c.Groups, len(c.Segments), c.Bias != nil, c.Add, i, c.C[i], want.C[i])
 		}
+	}
+	check := func(rows, cols, steps, groups int) {
+		compare(randomContraction[T](rng, rows, cols, steps, groups))
 	}
 	n := 0
 	for rows := range 34 {
@@ -111,6 +113,13 @@ func testContractions[T Float](t *testing.T, mulAdd func(a, b, c T) T) {
 	}
 	for range 40 { // several blocks, which consist of whole segments or of parts of one
 		check(1+rng.IntN(100), 1+rng.IntN(100), rng.IntN(200), 1+rng.IntN(4))
+	}
+	for i, cols := range []int{3, 40, 55, 60} { // the rows of B collide in the cache
+		c := randomContraction[T](rng, 131, cols, 50+250*(i%2), 1)
+		c.Segments, c.BStep, c.B = []Segment{{A: 7, B: 5}}, 256, normals[T](rng, 5+256*c.Steps)
+		compare(c)
+		c.Add = !c.Add
+		compare(c)
 	}
 }
 

@@ -66,16 +66,20 @@ func init() {
 //
 // The partial tiles of strip p are narrower than a vector. In strips a, b, c and d, a row of a tile has one vector from
 // each of two groups, so each element of A is used twice. In strip q, a row of a tile (a quad tile) is a single vector
-// with four columns from each group.
+// with four columns from each group. The tiles of a strip read the same columns of B, which stay in the first-level
+// cache if the contraction has few steps (see blocks).
 func (c *Contraction[T]) tiles() {
 	s := kernelSets[level]
 	args := tileArgs{
-		bias: unsafe.Pointer(&noBias),
+		bias: unsafe.Pointer(&noBias), addAt: -1,
 		cRow: 4 * c.CRow, aRow: 4 * c.ARow, aStep: 4 * c.AStep, bStep: 4 * c.BStep,
-		addAt: -1,
+		steps: c.Steps, segments: unsafe.Pointer(unsafe.SliceData(c.Segments)), segmentCount: len(c.Segments),
 	}
-	if c.Add {
+	switch {
+	case c.Add:
 		args.addAt = 0
+	case c.continues:
+		args.addAt, args.bias = args.segmentCount, unsafe.Pointer(&partialSums)
 	}
 	// The widest tiles cover the first columns of each group.
 	vectors := s.vectors
@@ -136,52 +140,18 @@ func (c *Contraction[T]) quads(args tileArgs, s *kernelSet, j int) {
 	}
 }
 
-// strip computes a strip of n vectors that starts at column j of group g. All tiles of a strip read the same columns of
-// B. If these have too many rows for the first-level cache, strip divides the steps of the contraction into blocks, and
-// runs all tiles for a block before the next one:
-//
-//	                     B
-//	                  ┌─────┐
-//	                  │  1  │  a block consists of whole
-//	                  ├─────┤  segments or of a part of one
-//	        A         │  2  │
-//	   ┌─────┬─────┐  ├─────┤
-//	a  │ 1   │ 2   │  │  a  │  order of the tiles:
-//	   ├─────┼─────┤  ├─────┤  block 1: a, b, c
-//	b  │     │     │  │  b  │  block 2: a, b, c
-//	   ├─────┼─────┤  ├─────┤
-//	c  │     │     │  │  c  │  C
-//	   └─────┴─────┘  └─────┘
-//
-// A tile of the first block starts its sums with the bias. A tile of a later block starts with the partial sums in C, so
-// blocks change neither the order of the additions nor any bit of the result. If c.Add is set, there is only one block,
-// because C contains the old elements until the sums are complete.
-//
-// The struct args is passed by value, because storing pointers through a *tileArgs would make the contraction escape to
-// the heap.
+// strip computes a strip of n vectors that starts at column j of group g. The struct args is passed by value, because
+// storing pointers through a *tileArgs would make the contraction escape to the heap.
 func (c *Contraction[T]) strip(args tileArgs, tiles *tileLookup, g, j, n int) {
-	segments, steps, bias := len(c.Segments), c.Steps, c.Bias
-	if block := kernelSets[level].block; segments*steps > block && !c.Add {
-		segments, steps = max(1, block/steps), min(block, steps)
-	}
-	for s := 0; s < len(c.Segments); s += segments {
-		args.segments, args.segmentCount = unsafe.Pointer(&c.Segments[s]), min(segments, len(c.Segments)-s)
-		for p := 0; p < c.Steps; p += steps {
-			if s+p > 0 {
-				args.addAt, args.bias, bias = args.segmentCount, unsafe.Pointer(&partialSums), nil
-			}
-			args.steps = min(steps, c.Steps-p)
-			args.b = unsafe.Pointer(&c.B[g*c.BGroup+p*c.BStep+j])
-			for i := 0; i < c.Rows; {
-				k := &tiles[min(c.Rows-i, maxRows)][n]
-				args.c = unsafe.Pointer(&c.C[c.CStart+g*c.CGroup+i*c.CRow+j])
-				args.a = unsafe.Pointer(&c.A[i*c.ARow+p*c.AStep])
-				if bias != nil {
-					args.bias = unsafe.Pointer(&bias[i])
-				}
-				callTile(k.index, &args)
-				i += k.rows
-			}
+	args.b = unsafe.Pointer(&c.B[g*c.BGroup+j])
+	for i := 0; i < c.Rows; {
+		k := tiles[min(c.Rows-i, maxRows)][n]
+		args.c = unsafe.Pointer(&c.C[c.CStart+g*c.CGroup+i*c.CRow+j])
+		args.a = unsafe.Pointer(&c.A[i*c.ARow])
+		if c.Bias != nil {
+			args.bias = unsafe.Pointer(&c.Bias[i])
 		}
+		callTile(k.index, &args)
+		i += k.rows
 	}
 }

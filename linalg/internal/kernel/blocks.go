@@ -1,0 +1,70 @@
+package kernel
+
+// blocks computes the contraction with SIMD kernels. All tiles of a strip read the same columns of B. If the contraction
+// has too many steps, these columns do not stay in the first-level cache until the next tile needs them. The method
+// therefore divides the steps into blocks, and computes one block after the other:
+//
+//	                   B
+//	                ┌─────┐
+//	                │  1  │   C_1 = Bias + A_1·B_1
+//	                ├─────┤   C_2 = C_1 + A_2·B_2
+//	      A         │  2  │   C   = C_2 + A_3·B_3
+//	┌────┬────┬──┐  ├─────┤
+//	│ 1  │ 2  │3 │  │  3  │   A block consists of several segments,
+//	└────┴────┴──┘  └─────┘   or of a part of one segment.
+//
+// A block is itself a contraction. The sums of every block except the first start with the partial sums in C, so blocks
+// change neither the order of the additions nor any bit of the result. If c.Add is set, all steps form one block,
+// because C holds the old elements until the sums are complete.
+func (c *Contraction[T]) blocks() {
+	s := kernelSets[level]
+	limit, pack := s.block, c.collides()
+	if pack {
+		limit = packedElements / (s.vectors * s.lanes)
+	}
+	segments, steps := len(c.Segments), c.Steps
+	if segments*steps > limit && !c.Add {
+		segments, steps = max(1, limit/steps), min(limit, steps)
+	}
+	for first := 0; first < len(c.Segments); first += segments {
+		for p := 0; p < c.Steps; p += steps {
+			block := *c
+			block.Segments = c.Segments[first:min(first+segments, len(c.Segments))]
+			block.A, block.B, block.Steps = c.A[p*c.AStep:], c.B[p*c.BStep:], min(steps, c.Steps-p)
+			if first+p > 0 {
+				block.Bias, block.continues = nil, true
+			}
+			if pack && block.Steps <= limit {
+				block.packed()
+			} else {
+				block.tiles()
+			}
+		}
+	}
+}
+
+// collides reports whether the rows of B are a multiple of 1 KiB apart. Such rows share a few sets of the first-level
+// cache, which cannot hold a block of them. A copy of the block (see packed) pays if at least 128 rows of A use it: a
+// product of 1024×1024 matrices becomes 1.4 times as fast, and the gradient with respect to weights [450×512] 1.2 times.
+func (c *Contraction[T]) collides() bool {
+	return c.BStep%256 == 0 && c.Rows >= 128 && c.Groups == 1 && len(c.Segments) == 1
+}
+
+// packedElements is the largest number of elements of B that the method packed copies: 24 KiB of float32.
+const packedElements = 6 << 10
+
+// packed computes a block whose only segment has few steps. For each strip, it copies the rows of B to contiguous
+// memory.
+func (c *Contraction[T]) packed() {
+	var buffer [packedElements]T
+	s, strip := kernelSets[level], *c
+	strip.Segments, strip.B, strip.BStep = []Segment{{A: c.Segments[0].A}}, buffer[:], s.vectors*s.lanes
+	for j := 0; j < c.Cols; j += strip.BStep {
+		strip.Cols = min(strip.BStep, c.Cols-j)
+		for p := range c.Steps {
+			copy(buffer[p*strip.BStep:][:strip.Cols], c.B[c.Segments[0].B+p*c.BStep+j:])
+		}
+		strip.tiles()
+		strip.CStart += strip.BStep
+	}
+}
