@@ -13,10 +13,9 @@ import (
 // K > 1, the name ends in shared (all steps have the same ε) or varied (each has its own).
 func rowName(c model.Config) string {
 	switch {
-	case c.Kind == "hvae" && c.K > 1 && c.VaryEps:
-		return fmt.Sprintf("hvae-k%d-%s-varied", c.K, c.Tempering)
 	case c.Kind == "hvae" && c.K > 1:
-		return fmt.Sprintf("hvae-k%d-%s-shared", c.K, c.Tempering)
+		eps := map[bool]string{false: "shared", true: "varied"}[c.VaryEps]
+		return fmt.Sprintf("hvae-k%d-%s-%s", c.K, c.Tempering, eps)
 	case c.Kind == "hvae":
 		return fmt.Sprintf("hvae-k%d-%s", c.K, c.Tempering)
 	case c.Importance:

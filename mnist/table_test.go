@@ -50,7 +50,7 @@ esac
 		{"-d", usage, "", 2},
 		{"d vae 1", "", both("vae", 1) + "table d\n", 0},
 		{"d vae 1", "", "table d\n", 0},
-		{"d vae,hvae-k1-none 2,4", "", train("vae", 2) + train("hvae-k1-none", 2) + both("vae", 4) + both("hvae-k1-none", 4) + "table d\n", 1},
+		{"d vae,hvae 2,4", "", train("vae", 2) + train("hvae", 2) + both("vae", 4) + both("hvae", 4) + "table d\n", 1},
 		{"d vae 8,9", "", both("vae", 9) + "table d\n", 0}, // an empty evaluation is not valid
 		{"d vae 3,5", "", train("vae", 3) + "ended\n", 143},
 	} {
@@ -65,7 +65,8 @@ esac
 		script.Stdout, script.Stderr = &output, &output
 		noError(t, script.Start())
 		for c.status == 143 && script.ProcessState == nil {
-			if log, _ := os.ReadFile("log"); len(log) > 0 {
+			log, _ := os.ReadFile("log")
+			if len(log) > 0 {
 				script.Process.Signal(syscall.SIGTERM)
 				break
 			}
@@ -73,15 +74,18 @@ esac
 		}
 		script.Wait()
 		log, _ := os.ReadFile("log")
-		if status := script.ProcessState.ExitCode(); status != c.status || output.String() != c.output || string(log) != c.log {
-			t.Errorf("table1.sh %s: status %d, output %q, log:\n%s\nwant status %d, %q:\n%s", c.args, status, output.String(), log, c.status, c.output, c.log)
+		status := script.ProcessState.ExitCode()
+		if status != c.status || output.String() != c.output || string(log) != c.log {
+			t.Errorf("table1.sh %s: status %d, output %q, log:\n%s\nwant status %d, %q:\n%s",
+				c.args, status, output.String(), log, c.status, c.output, c.log)
 		}
 	}
 	all := exec.Command("sh", "./link", "d", "", "1")
 	all.Env = append(os.Environ(), "MNIST=./program")
 	os.Remove("log")
 	err = all.Run()
-	if log := string(read(t, "log")); err != nil || strings.Count(log, "train") != 26 { // all rows of Table 1 except vae
+	log := string(read(t, "log"))
+	if err != nil || strings.Count(log, "train") != 26 { // all rows of Table 1 except vae
 		t.Errorf("error %v, log:\n%s", err, log)
 	}
 }

@@ -31,7 +31,7 @@ func Main(name string, run Func) {
 }
 
 // Run runs a program and prints any error to stderr. It returns the exit status: 0 after success or help, 1 after a
-// failure, 2 if the command line is invalid, and 130 if ctx was cancelled.
+// failure, 2 if the command line is invalid, 143 if SIGTERM cancelled ctx, and 130 if anything else cancelled it.
 func Run(ctx context.Context, name string, run Func, args []string, stdout, stderr io.Writer) int {
 	_, err := linalg.Vectors()
 	if err != nil { // HVAE_SIMD names an unavailable instruction set
@@ -45,6 +45,8 @@ func Run(ctx context.Context, name string, run Func, args []string, stdout, stde
 		return 0
 	case errors.As(err, new(usageError)):
 		status = 2
+	case errors.Is(err, context.Canceled) && context.Cause(ctx).Error() == "terminated signal received":
+		status = 143
 	case errors.Is(err, context.Canceled):
 		status = 130
 	}

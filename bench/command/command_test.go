@@ -62,7 +62,7 @@ func TestTheSecondSignalEndsTheProcess(t *testing.T) {
 		state, stderr string
 	}{
 		{syscall.SIGINT, 0, "exit status 130", "wait: interrupt signal received: all is saved\n"},
-		{syscall.SIGTERM, 0, "exit status 130", "wait: terminated signal received: all is saved\n"},
+		{syscall.SIGTERM, 0, "exit status 143", "wait: terminated signal received: all is saved\n"},
 		{syscall.SIGTERM, syscall.SIGINT, "signal: interrupt", ""},
 	} {
 		p, stderr := process(), &bytes.Buffer{}

@@ -16,24 +16,23 @@ import (
 
 // ReadFile returns the contents of a file, and information about it. It returns an error at once if the file is not a
 // regular file, such as a folder, a device or a FIFO, if it has more than limit bytes, or if it is a Git LFS pointer.
-func ReadFile(name string, limit int64) ([]byte, os.FileInfo, error) {
+func ReadFile(name string, limit int64) (b []byte, info os.FileInfo, err error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("cannot read %s: it is not a regular file", name)
+	info, err = f.Stat()
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = errors.New("it is not a regular file")
+	case info.Size() > limit:
+		err = fmt.Errorf("it has %d bytes, but should have at most %d", info.Size(), limit)
+	default:
+		b = make([]byte, info.Size())
+		_, err = io.ReadFull(f, b)
 	}
-	if err == nil && info.Size() > limit {
-		err = fmt.Errorf("cannot read %s: it has %d bytes, but should have at most %d", name, info.Size(), limit)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	b := make([]byte, info.Size())
-	_, err = io.ReadFull(f, b)
 	if bytes.HasPrefix(b, []byte("version https://git-lfs.github.com/")) {
 		err = errors.New("it is a Git LFS pointer: git lfs pull downloads the file")
 	}

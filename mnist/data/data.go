@@ -174,7 +174,7 @@ func read(path string) (Images, error) {
 	}
 	images, err := parse(b)
 	if err != nil {
-		err = fmt.Errorf("cannot read the images in %s: %w", path, err)
+		err = fmt.Errorf("cannot read the images in %s: %w: replace or delete this file", path, err)
 	}
 	return images, err
 }
