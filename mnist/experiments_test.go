@@ -102,7 +102,7 @@ func TestContrastsMatchTheResults(t *testing.T) {
 		a, b, _ := strings.Cut(c[2], " − ")
 		mean, seedSE, imageSE := arms[a].minus(arms[b], map[string]statistic{"NLL": nll, "ELBO": elbo, "annealed NLL": annealedNLL}[c[1]])
 		for i, v := range []eval.Number{seedSE, imageSE} {
-			c[5+i] = strings.Trim(fmt.Sprintf("%.3f", v), "NaN")
+			c[5+i] = strings.ReplaceAll(fmt.Sprintf("%.3f", v), "NaN", "")
 		}
 		c[4] = fmt.Sprintf("%+.3f", mean)
 		file, _, _ := strings.Cut(a, "/")
