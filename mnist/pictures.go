@@ -31,9 +31,9 @@ probabilities at the mean of the variational prior, and the pixel probabilities 
 For example: mnist reconstruct -checkpoint runs/vae -o digits.png`
 
 // sample runs the sample command.
-func sample(_ context.Context, args []string, stdout, _ io.Writer) error {
+func sample(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	f := flag.NewFlagSet("mnist sample", flag.ContinueOnError)
-	return draw(f, aboutSample, 64, args, stdout, samples)
+	return draw(ctx, f, aboutSample, 64, args, stdout, samples)
 }
 
 // reconstruct runs the reconstruct command. The flow starts at z_0, a draw from q(z|x). For a VAE, there is only z_0.
@@ -67,11 +67,11 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		}
 		return contact(n, rows...)
 	}
-	return draw(f, aboutReconstruct, 12, args, stdout, picture)
+	return draw(ctx, f, aboutReconstruct, 12, args, stdout, picture)
 }
 
 // draw defines the flags that both commands have, parses the command line, and draws n digits.
-func draw(f *flag.FlagSet, about string, n int, args []string, stdout io.Writer,
+func draw(ctx context.Context, f *flag.FlagSet, about string, n int, args []string, stdout io.Writer,
 	picture func(c model.Checkpoint, n int, seed uint64) ([]byte, error)) error {
 	var checkpoint string
 	modelFlag(f, &checkpoint)
@@ -94,7 +94,18 @@ func draw(f *flag.FlagSet, about string, n int, args []string, stdout io.Writer,
 	if err != nil {
 		return err
 	}
-	png, err := picture(c, n, *seed)
+	var png []byte
+	done := make(chan error, 1)
+	go func() {
+		digits, err := picture(c, n, *seed)
+		png = digits
+		done <- err
+	}()
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		err = fmt.Errorf("%w; the picture is not finished", context.Cause(ctx))
+	}
 	if err != nil {
 		return err
 	}

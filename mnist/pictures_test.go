@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"image"
 	"image/png"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -33,5 +35,15 @@ func TestPicturesAreReproducible(t *testing.T) {
 		if bytes.Equal(pixels(t, again).Pix, want.Pix) {
 			t.Errorf("%s draws the same picture with another seed", args)
 		}
+	}
+}
+
+func TestInterruptedPicturesAreNotWritten(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	out := filepath.Join(t.TempDir(), "out.png")
+	_, stderr, status := mnist(ctx, "sample", "-checkpoint", "results/vae.safetensors", "-n", "300", "-o", out)
+	if _, err := os.Stat(out); status != 130 || err == nil {
+		t.Errorf("status %d, stderr %q; want status 130 and no file", status, stderr)
 	}
 }

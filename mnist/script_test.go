@@ -35,7 +35,12 @@ import (
 //
 // A refused command must print its line to stderr. Lines that begin with "note:" do not count. $TRAIN stands for the
 // train command with the flags of a short run, and $HVAE for the flags of an HVAE.
+//
+// In shell commands, PROGRAM=1 $MNIST runs the program as a process.
 func TestScripts(t *testing.T) {
+	executable, err := os.Executable()
+	noError(t, err)
+	t.Setenv("MNIST", executable)
 	scripts, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(scripts) < 4 {
 		t.Fatalf("there are %d scripts (%v)", len(scripts), err)
@@ -63,6 +68,14 @@ func TestScripts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMain runs the program instead of the tests if the environment contains PROGRAM.
+func TestMain(m *testing.M) {
+	if os.Getenv("PROGRAM") != "" {
+		main()
+	}
+	os.Exit(m.Run())
 }
 
 // A script holds the state of a test script while it runs.
