@@ -35,6 +35,7 @@ import (
 	"hvae/hvae"
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
+	"hvae/linalg/numeric"
 	"hvae/linalg/random"
 	"hvae/mnist/data"
 	"hvae/mnist/eval"
@@ -154,10 +155,10 @@ func importanceWeighting(r *report) {
 		var t tape
 		bounds := hvae.ImportanceBound(t.Const(linalg.Of(1, len(logs), logs)), L).Value.Data
 		squares := apply(ratios(bounds, bimodal.logEvidence), func(v float64) float64 { return (v - 1) * (v - 1) })
-		variance, _ := linalg.MeanSE(squares)
+		variance, _ := numeric.MeanSE(squares)
 		var means []float64 // the mean bounds of blocks of 64 draws
 		for block := range slices.Chunk(bounds, 64/L) {
-			mean, _ := linalg.MeanSE(block)
+			mean, _ := numeric.MeanSE(block)
 			means = append(means, mean)
 		}
 		if L == 1 {
@@ -197,7 +198,7 @@ func gradientVariance(r *report) {
 		if L > 1 {
 			r.draws(squares, "<", 0.75*last, "L = %d and %d: Var(∂ log p̂/∂Δ) < 75 %% of the previous", L/4, L)
 		}
-		last, _ = linalg.MeanSE(squares)
+		last, _ = numeric.MeanSE(squares)
 	}
 }
 
@@ -365,7 +366,7 @@ func flowDensity(r *report) {
 		invSqrtBeta0, _ := temperingOf(f)
 		logQ := ad.Add(hvae.LogNormal(start.Z), hvae.LogNormal(ad.Scale(start.Rho, 1/invSqrtBeta0)))
 		logVolume := math.Log(invSqrtBeta0) + f.LogDet(&t, 1).Scalar()
-		integral := h * h * math.Exp(linalg.LogSumExp(logQ.Value.Data)-logVolume)
+		integral := h * h * math.Exp(numeric.LogSumExp(logQ.Value.Data)-logVolume)
 		r.near(integral, 1, 1e-3, "%v: ∫ q^K(z_K, ρ_K)", s)
 	}
 }
@@ -443,9 +444,9 @@ func homogeneousFlow(r *report) {
 		logs := logEstimates(narrow, K, 0.05, invSqrtBeta0, 20000)
 		return apply(ratios(logs, 0), func(v float64) float64 { return (v - 1) * (v - 1) })
 	}
-	standardVariance, _ := linalg.MeanSE(squares(0, 1))
+	standardVariance, _ := numeric.MeanSE(squares(0, 1))
 	for _, K := range []int{10, 40} {
-		variance, _ := linalg.MeanSE(squares(K, 1)) // from the same noise as standardVariance
+		variance, _ := numeric.MeanSE(squares(K, 1)) // from the same noise as standardVariance
 		r.near(variance, standardVariance, 0.02, "K = %d, no tempering: Var(p̂(x)/p(x)) = standard Var", K)
 	}
 	r.draws(squares(40, 4), "<", standardVariance/1.5, "K = 40, tempering: Var(p̂(x)/p(x)) < standard Var/1.5")
@@ -477,7 +478,7 @@ func temperingExplores(r *report) {
 	for _, K := range []int{8, 16, 32, 64} {
 		hot, hotChanges := run(K, "fixed")
 		cold, coldChanges := run(K, "none")
-		variance, _ := linalg.MeanSE(cold)
+		variance, _ := numeric.MeanSE(cold)
 		r.draws(differences(hotChanges, coldChanges), ">", 0, "K = %d: mode changes, tempered − untempered", K)
 		r.draws(differences(hot, last), "<", 0, "K = %d and %d: change of Var(log p̂(x)), tempered", K/2, K)
 		r.draws(hot, "<", variance, "K = %d: Var(log p̂(x)), tempered < untempered", K)
@@ -1249,7 +1250,7 @@ func importanceNLL(r *report) {
 	for i, z := range z.Data {
 		logJoint[i] += logNormal(z, 0, 1)
 	}
-	logEvidence := linalg.LogSumExp(logJoint) + math.Log(16./200)
+	logEvidence := numeric.LogSumExp(logJoint) + math.Log(16./200)
 	for _, c := range configs {
 		const blocks, block = 21, 48
 		model := mnistNetwork[float32](c)
@@ -1314,7 +1315,7 @@ func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 		for k, v := range z.Row(j) {
 			unit[k] = float64(v)
 		}
-		mean, _ := linalg.MeanSE(unit)
+		mean, _ := numeric.MeanSE(unit)
 		norm := math.Sqrt(dot(unit, unit) - mean*mean*float64(z.Cols))
 		unit = apply(unit, func(v float64) float64 { return (v - mean) / norm })
 		for _, other := range units {
@@ -1355,7 +1356,7 @@ func publishedTable(r *report) {
 	}
 	r.near(float64(len(nlls)), float64(len(table)), 0, "number of rows")
 	for _, row := range slices.Sorted(maps.Keys(table)) {
-		mean, _ := linalg.MeanSE(nlls[row])
+		mean, _ := numeric.MeanSE(nlls[row])
 		r.near(mean-table[row], 0, 0.0051, "%s: mean NLL − table 1", row)
 	}
 }
@@ -1550,7 +1551,7 @@ func (r *report) estimate(mean, se float64, relation string, want float64, forma
 
 // draws checks that the mean of independent draws has the given relation to want (see estimate).
 func (r *report) draws(draws []float64, relation string, want float64, format string, args ...any) {
-	mean, se := linalg.MeanSE(draws)
+	mean, se := numeric.MeanSE(draws)
 	r.estimate(mean, se, relation, want, format, args...)
 }
 
@@ -1558,7 +1559,7 @@ func (r *report) draws(draws []float64, relation string, want float64, format st
 // otherwise the check could miss a mistake.
 func (r *report) mean(draws []float64, want, maxSE float64, format string, args ...any) {
 	r.draws(draws, "=", want, format, args...)
-	if _, se := linalg.MeanSE(draws); !(se <= maxSE) {
+	if _, se := numeric.MeanSE(draws); !(se <= maxSE) {
 		r.failed = true
 		r.t.Errorf("%s: the standard error is %.3g, want at most %.3g", fmt.Sprintf(format, args...), se, maxSE)
 	}
@@ -1761,7 +1762,7 @@ func inverseRatios(logEstimates []float64, logEvidence float64) []float64 {
 
 // squaredDeviations returns (x_i − x̄)², where x̄ is the mean of x.
 func squaredDeviations(x []float64) []float64 {
-	mean, _ := linalg.MeanSE(x)
+	mean, _ := numeric.MeanSE(x)
 	return apply(x, func(v float64) float64 { return (v - mean) * (v - mean) })
 }
 

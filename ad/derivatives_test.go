@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"hvae/linalg"
+	"hvae/linalg/numeric"
 )
 
 type (
@@ -136,9 +137,9 @@ func (p *problem) value() (F variable, x []variable) {
 	return Dot(t.Const(w), MulAdd(Scale(y, 0.5), y, y)), x
 }
 
-func (p *problem) at() float64 {
+func (p *problem) at() []float64 {
 	F, _ := p.value()
-	return F.Scalar()
+	return F.Value.Data
 }
 
 // gradient returns the elements of ∇F(x), concatenated over the operands.
@@ -167,7 +168,7 @@ func (p *problem) hessianVector(v []float64) (h []float64) {
 }
 
 // along adds s·v to p.x, calls f, restores p.x and returns the result of f.
-func along[R any](p *problem, v []float64, s float64, f func() R) R {
+func along(p *problem, v []float64, s float64, f func() []float64) []float64 {
 	var saved []matrix
 	o := 0
 	for _, m := range p.x {
@@ -184,20 +185,10 @@ func along[R any](p *problem, v []float64, s float64, f func() R) R {
 	return r
 }
 
-// difference approximates f′(0) with error O(h⁴) by Richardson extrapolation of central differences.
-func difference(f func(s float64) float64, h float64) float64 {
-	central := func(h float64) float64 { return (f(h) - f(-h)) / (2 * h) }
-	return (4*central(h/2) - central(h)) / 3
-}
-
 // relativeError returns ‖got − want‖/‖want‖, or ‖got − want‖·1000 if ‖want‖ < 10⁻³.
 func relativeError(got, want []float64) float64 {
-	distance, size := 0.0, 0.0
-	for i, w := range want {
-		distance += (got[i] - w) * (got[i] - w)
-		size += w * w
-	}
-	return math.Sqrt(distance) / max(math.Sqrt(size), 1e-3)
+	size := numeric.SquaredDistance(want, make([]float64, len(want)))
+	return math.Sqrt(numeric.SquaredDistance(got, want)) / max(math.Sqrt(size), 1e-3)
 }
 
 // check compares the derivatives of p.f at a random point with finite differences. It also checks that Grad, Backward,
@@ -222,20 +213,18 @@ func (p *problem) check(t *testing.T, rng *rand.Rand, shapes []linalg.Shape) {
 		v[i] = rng.NormFloat64() / math.Sqrt(float64(n))
 	}
 	g := p.gradient()
-	numeric := make([]float64, n)
-	for i := range numeric {
+	differences := make([]float64, n)
+	for i := range differences {
 		e := make([]float64, n)
 		e[i] = 1
-		numeric[i] = difference(func(s float64) float64 { return along(p, e, s, p.at) }, 2e-3)
+		differences[i] = numeric.Derivative(func(s float64) []float64 { return along(p, e, s, p.at) }, 2e-3)[0]
 	}
-	if e := relativeError(g, numeric); !(e <= 1e-7) {
+	if e := relativeError(g, differences); !(e <= 1e-7) {
 		t.Errorf("%s, operands %v: relative error of the gradient is %.1e, want ≤ 1e-7", p.name, shapes, e)
 	}
 	hv := p.hessianVector(v)
-	for i := range numeric {
-		numeric[i] = difference(func(s float64) float64 { return along(p, v, s, p.gradient)[i] }, 2e-3)
-	}
-	if e := relativeError(hv, numeric); !(e <= 1e-7) {
+	differences = numeric.Derivative(func(s float64) []float64 { return along(p, v, s, p.gradient) }, 2e-3)
+	if e := relativeError(hv, differences); !(e <= 1e-7) {
 		t.Errorf("%s, operands %v: relative error of the Hessian-vector product is %.1e, want ≤ 1e-7", p.name, shapes, e)
 	}
 	var recorded []float64

@@ -16,7 +16,7 @@ import (
 	"hvae/bench/command"
 	"hvae/bench/plot"
 	"hvae/gaussian/model"
-	"hvae/linalg"
+	"hvae/linalg/numeric"
 	"hvae/linalg/random"
 )
 
@@ -68,7 +68,7 @@ func summariseModes(f model.TwoModesFlow, n int, rng *rand.Rand) (elbo, variance
 			}
 		}
 	}
-	elbo, se := linalg.MeanSE(logs)
+	elbo, se := numeric.MeanSE(logs)
 	return elbo, se * se * float64(n), changed, math.Sqrt(squares / float64(2*n))
 }
 

@@ -13,6 +13,7 @@ import (
 	"hvae/hvae"
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
+	"hvae/linalg/numeric"
 	"hvae/linalg/random"
 )
 
@@ -36,7 +37,7 @@ func ExampleAIS() {
 	ctx := context.Background() // if ctx is done, Tune, Forward and Reverse return its error
 	ais.StepSizes, _ = ais.Tune(ctx, streams("tuning"), 3)
 	end, lower, _ := ais.Forward(ctx, streams("chains"))
-	mean, se := linalg.MeanSE(lower)
+	mean, se := numeric.MeanSE(lower)
 	// The example prints log p(x) to only one decimal place. An exponential may differ by one ulp on another processor,
 	// and a proposal may then be accepted instead of rejected, which changes the later digits.
 	fmt.Printf("log p(x) ≥ %.1f, standard error %.2f, acceptance %.1f\n", mean, se, end.Acceptance)
@@ -44,7 +45,7 @@ func ExampleAIS() {
 	z := linalg.New[float64](1, chains)
 	twoModes.FillPosterior(random.Stream(1, "posterior"), z)
 	_, upper, _ := ais.Reverse(ctx, z, streams("reverse chains"))
-	mean, se = linalg.MeanSE(upper)
+	mean, se = numeric.MeanSE(upper)
 	fmt.Printf("log p(x) ≤ %.1f, standard error %.2f\n", mean, se)
 	// Output:
 	// log p(x) ≥ -3.0, standard error 0.01, acceptance 0.7

@@ -13,6 +13,7 @@ import (
 	"hvae/hvae"
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
+	"hvae/linalg/numeric"
 	"hvae/linalg/random"
 )
 
@@ -304,7 +305,7 @@ func ExampleSample() {
 		v, _ := hvae.Bounded(ad.RowRange(s.End.Z, 1, 2), 0, math.Inf(1))
 		copy(tau[b.First:], v.Value.Data)
 	})
-	e, total := hvae.ImportanceEstimate(logs), linalg.LogSumExp(logs)
+	e, total := hvae.ImportanceEstimate(logs), numeric.LogSumExp(logs)
 	expectation := func(values []float64) (mean, se float64) {
 		for i, v := range values {
 			mean += math.Exp(logs[i]-total) * v

@@ -6,6 +6,7 @@ import (
 
 	"hvae/ad"
 	"hvae/linalg"
+	"hvae/linalg/numeric"
 )
 
 // An Evidence is an estimate of log p_θ(x) from L draws of p̂_θ(x). A draw diverges if its log p̂ is NaN, for example
@@ -42,7 +43,7 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 		misuse("ImportanceEstimate: there are no draws")
 	}
 	e := Evidence{Draws: len(logEstimates), StandardError: math.NaN(), TailShape: math.NaN()}
-	e.ELBO, _ = linalg.MeanSE(logEstimates)
+	e.ELBO, _ = numeric.MeanSE(logEstimates)
 	logs := slices.Clone(logEstimates)
 	for i, l := range logs {
 		if math.IsNaN(l) {
@@ -51,7 +52,7 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 		}
 	}
 	L := float64(len(logs))
-	e.Log = linalg.LogSumExp(logs) - math.Log(L)
+	e.Log = numeric.LogSumExp(logs) - math.Log(L)
 	if math.IsInf(e.Log, 0) {
 		return e
 	}
@@ -59,7 +60,7 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 	for i, l := range logs {
 		ratios[i] = math.Exp(l - largest)
 	}
-	mean, scatter := linalg.MeanScatter(ratios)
+	mean, scatter := numeric.MeanScatter(ratios)
 	e.StandardError = math.Sqrt(scatter/L/(L-1)) / mean
 	e.EffectiveDraws = L * (L * mean * mean / (scatter + L*mean*mean)) // the second factor is at most 1
 	if len(logs) >= 100 {
@@ -153,7 +154,7 @@ func tailShape(logWeights []float64) float64 {
 		k := shape(theta)
 		thetas, logLikelihoods = append(thetas, theta), append(logLikelihoods, float64(n)*(math.Log(-theta/k)-k-1))
 	}
-	total, mean := linalg.LogSumExp(logLikelihoods), 0.0
+	total, mean := numeric.LogSumExp(logLikelihoods), 0.0
 	for j, theta := range thetas {
 		mean += theta * math.Exp(logLikelihoods[j]-total)
 	}

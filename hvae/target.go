@@ -21,6 +21,7 @@ import (
 
 	"hvae/ad"
 	"hvae/linalg"
+	"hvae/linalg/numeric"
 )
 
 // A Target is a joint density p_θ(x, z) as a function of z.
@@ -93,7 +94,7 @@ func overlap[T linalg.Float](a, b []T) bool {
 
 // LogNormal returns log N(x | 0, I) [1×B] for the columns of x [ℓ×B].
 func LogNormal[T linalg.Float](x *ad.Var[T]) *ad.Var[T] {
-	return ad.AddConst(ad.Scale(squaredNorms(x), -0.5), -T(x.Rows())*linalg.Log2Pi/2)
+	return ad.AddConst(ad.Scale(squaredNorms(x), -0.5), -T(x.Rows())*numeric.Log2Pi/2)
 }
 
 // squaredNorms returns xᵀx [1×B] for the columns of x [ℓ×B].

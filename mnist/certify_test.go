@@ -11,6 +11,7 @@ import (
 
 	"hvae/ad"
 	"hvae/linalg"
+	"hvae/linalg/numeric"
 	"hvae/linalg/random"
 	"hvae/mnist/data"
 	"hvae/mnist/eval"
@@ -30,7 +31,7 @@ func logEvidence(c model.Checkpoint, x linalg.Matrix[float32]) float64 {
 	for j, l := range c.Const(&tape).Flow(tape.Const(x)).Target.LogJoint(tape.Const(z)).Value.Data {
 		terms[j] = float64(l) + math.Log(2*edge/n)
 	}
-	return linalg.LogSumExp(terms)
+	return numeric.LogSumExp(terms)
 }
 
 // The bounds that eval -method ais prints must agree with log p(x), which is computed here by quadrature for the same

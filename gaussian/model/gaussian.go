@@ -15,6 +15,7 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/numeric"
 	"hvae/linalg/random"
 )
 
@@ -48,7 +49,7 @@ type Data struct {
 
 // Add adds a dimension to the dataset. The slice x contains the coordinate of each point in this dimension.
 func (d *Data) Add(x []float64) {
-	mean, scatter := linalg.MeanScatter(x)
+	mean, scatter := numeric.MeanScatter(x)
 	d.N = len(x)
 	d.Mean = append(d.Mean, mean)
 	d.Scatter = append(d.Scatter, scatter)
@@ -78,7 +79,7 @@ func (d Data) LogEvidence(t Theta) (sum float64) {
 	for j, sigma := range t.Sigma {
 		v := sigma * sigma
 		r := d.Mean[j] - t.Delta[j]
-		sum -= n/2*(linalg.Log2Pi+math.Log(v)) + d.Scatter[j]/(2*v)
+		sum -= n/2*(numeric.Log2Pi+math.Log(v)) + d.Scatter[j]/(2*v)
 		sum -= 0.5*math.Log1p(n/v) + 0.5*r*r/(1+v/n)
 	}
 	return sum
@@ -138,7 +139,7 @@ func NewTarget(data Data, delta, logSigma *ad.Var[float64]) (g Target) {
 	g.intercept = ad.Mul(g.precision, g.offset)
 	residual := ad.Scale(ad.Dot(inverse, t.Const(linalg.Column(data.Scatter...))), -0.5)
 	spread := ad.Scale(ad.Sum(logSigma), -n)
-	g.constant = ad.AddConst(ad.Add(residual, spread), -n*float64(len(data.Mean))*linalg.Log2Pi/2)
+	g.constant = ad.AddConst(ad.Add(residual, spread), -n*float64(len(data.Mean))*numeric.Log2Pi/2)
 	return g
 }
 

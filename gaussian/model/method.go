@@ -10,6 +10,7 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/numeric"
 )
 
 // A Method is a variational method for one dataset.
@@ -165,7 +166,7 @@ func NewMeanField(data Data) *Method {
 		mean, logScale := param(2), param(3)
 		variance := ad.Exp(ad.Scale(logScale, 2))
 		joint := ad.Sub(target.LogJoint(mean), ad.Scale(ad.Dot(target.slope, variance), 0.5))
-		entropy := ad.AddConst(ad.Sum(logScale), float64(d)*(linalg.Log2Pi+1)/2)
+		entropy := ad.AddConst(ad.Sum(logScale), float64(d)*(numeric.Log2Pi+1)/2)
 		return ad.Add(joint, entropy)
 	}
 	return m

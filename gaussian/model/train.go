@@ -9,6 +9,7 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/numeric"
 	"hvae/linalg/random"
 )
 
@@ -59,26 +60,18 @@ func (c Config) Train(ctx context.Context, method string, d, k int, progress fun
 	sigma := linalg.New[float64](d, 1)
 	linalg.Exp(sigma, m.Params[1].Value)
 	o.Theta = Theta{m.Params[0].Value.Data, sigma.Data}
-	o.DeltaErr = squaredDistance(o.Theta.Delta, truth.Delta)
-	o.SigmaErr = squaredDistance(o.Theta.Sigma, truth.Sigma)
+	o.DeltaErr = numeric.SquaredDistance(o.Theta.Delta, truth.Delta)
+	o.SigmaErr = numeric.SquaredDistance(o.Theta.Sigma, truth.Sigma)
 	o.Err = o.DeltaErr + o.SigmaErr
 	o.LogEvidence = data.LogEvidence(o.Theta)
 	o.Gap = o.LogEvidence - o.ELBO
 	o.TiedLimit = data.TiedLimit(o.Theta)
 	best := data.MaximumLikelihood()
-	o.MLEDeltaErr = squaredDistance(best.Delta, truth.Delta)
-	o.MLESigmaErr = squaredDistance(best.Sigma, truth.Sigma)
+	o.MLEDeltaErr = numeric.SquaredDistance(best.Delta, truth.Delta)
+	o.MLESigmaErr = numeric.SquaredDistance(best.Sigma, truth.Sigma)
 	o.MLEEvidence = data.LogEvidence(best)
 	o.Seconds = time.Since(start).Seconds()
 	return o, nil
-}
-
-// squaredDistance returns ‖a − b‖².
-func squaredDistance(a, b []float64) (sum float64) {
-	for i := range a {
-		sum += (a[i] - b[i]) * (a[i] - b[i])
-	}
-	return sum
 }
 
 // An Outcome is the result of training a method on a dataset, or the average of such results over datasets.
@@ -116,7 +109,7 @@ func Average(outcomes []Outcome) Outcome {
 		for _, o := range outcomes {
 			values = append(values, *o.numbers()[i])
 		}
-		average, se := linalg.MeanSE(values)
+		average, se := numeric.MeanSE(values)
 		*number = average
 		if number == &mean.Err && len(outcomes) > 1 {
 			mean.ErrSE = se

@@ -8,6 +8,7 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/numeric"
 	"hvae/linalg/random"
 )
 
@@ -138,7 +139,7 @@ func TestPrior(bind func(t *ad.Tape[float64]) hvae.Prior[float64], dims int) err
 	linalg.MatMulTB(covariance, centred, centred, make([]float64, dims*draws))
 	linalg.Scale(covariance, 0.64/draws, covariance)
 	h := hvae.Normal[float64]{Mean: mean, Factor: t.Const(linalg.Cholesky(covariance))}
-	ratio, se := linalg.MeanSE(ad.Exp(ad.Sub(h.LogDensity(z), logPrior)).Value.Data)
+	ratio, se := numeric.MeanSE(ad.Exp(ad.Sub(h.LogDensity(z), logPrior)).Value.Data)
 	if !(math.Abs(ratio-1) <= zBound*se && se <= 0.1) {
 		return fmt.Errorf("the mean of h(z₀)/q⁰(z₀) is %.3g ± %.2g; it must be 1, with a standard error of at most 0.1", ratio, se)
 	}

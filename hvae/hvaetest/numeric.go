@@ -6,22 +6,21 @@ import (
 
 	"hvae/ad"
 	"hvae/linalg"
+	"hvae/linalg/numeric"
 )
 
 const step = 1e-3 // step size h for Jacobian; it suits functions whose higher derivatives are of order 1
 
-// Jacobian computes the matrix of derivatives ∂f_i/∂x_j at x by Richardson extrapolation of central differences with
-// step sizes h and h/2, for example h = 1e-3. The error is −h⁴/4·f⁽⁵⁾/5! to leading order.
+// Jacobian computes the matrix of derivatives ∂f_i/∂x_j at x by finite differences (numeric.Derivative) with step size h.
 func Jacobian(f func(x []float64) []float64, x []float64, h float64) linalg.Matrix[float64] {
 	J := linalg.New[float64](len(f(x)), len(x))
-	distances, factors := []float64{h / 2, -h / 2, h, -h}, []float64{8, -8, -1, 1}
 	for j := range x {
-		for k, distance := range distances {
+		for i, d := range numeric.Derivative(func(s float64) []float64 {
 			moved := slices.Clone(x)
-			moved[j] += distance
-			for i, v := range f(moved) {
-				J.Row(i)[j] += factors[k] * v / (6 * h)
-			}
+			moved[j] += s
+			return f(moved)
+		}, h) {
+			J.Row(i)[j] = d
 		}
 	}
 	return J
@@ -79,13 +78,7 @@ func GradientError(params []linalg.Matrix[float64],
 }
 
 // Distance returns ‖a − b‖.
-func Distance(a, b []float64) float64 {
-	s := 0.0
-	for i := range a {
-		s += (a[i] - b[i]) * (a[i] - b[i])
-	}
-	return math.Sqrt(s)
-}
+func Distance(a, b []float64) float64 { return math.Sqrt(numeric.SquaredDistance(a, b)) }
 
 // Norm returns ‖x‖.
 func Norm(x []float64) float64 { return Distance(x, make([]float64, len(x))) }

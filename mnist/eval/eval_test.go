@@ -16,6 +16,7 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/numeric"
 	"hvae/linalg/random"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
@@ -73,7 +74,7 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 		}
 		return all
 	}
-	mean := func(logs []float64) float64 { return linalg.LogSumExp(logs) - math.Log(chains) }
+	mean := func(logs []float64) float64 { return numeric.LogSumExp(logs) - math.Log(chains) }
 	ais := e.sampler(ad.Repeat(tape.Const(x), chains).Value)
 	end, forward, _ := ais.Forward(t.Context(), streams("mnist ais forward"))
 	_, backward, _ := ais.Reverse(t.Context(), ad.Repeat(tape.Const(z), chains).Value, streams("mnist ais reverse"))

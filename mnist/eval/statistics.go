@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"hvae/linalg"
+	"hvae/linalg/numeric"
 )
 
 // A Number is a statistic, or NaN if it is undefined. NaN and infinity are encoded as null in JSON.
@@ -29,7 +29,7 @@ func finite(n Number) bool { return n-n == 0 }
 
 // MeanSE returns the mean of x and its standard error. For a single value, the standard error is NaN.
 func MeanSE(x []float64) (mean, se Number) {
-	m, s := linalg.MeanSE(x)
+	m, s := numeric.MeanSE(x)
 	return Number(m), Number(s)
 }
 

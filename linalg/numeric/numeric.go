@@ -1,4 +1,6 @@
-package linalg
+// Package numeric implements computations with plain numbers: sums of exponentials, sample statistics, distances, and
+// derivatives by finite differences.
+package numeric
 
 import "math"
 
@@ -38,4 +40,27 @@ func MeanSE(x []float64) (mean, se float64) {
 	n := float64(len(x))
 	mean, scatter := MeanScatter(x)
 	return mean, math.Sqrt(scatter / n / (n - 1))
+}
+
+// SquaredDistance returns ‖a − b‖².
+func SquaredDistance(a, b []float64) (sum float64) {
+	for i := range a {
+		sum += (a[i] - b[i]) * (a[i] - b[i])
+	}
+	return sum
+}
+
+// Derivative returns f′(0) for a function f of a number s. It uses Richardson extrapolation of central differences with
+// step sizes h and h/2, for example h = 1e-3. The error is −h⁴/4·f⁽⁵⁾/5! to leading order.
+func Derivative(f func(s float64) []float64, h float64) (d []float64) {
+	factors := []float64{8, -8, -1, 1}
+	for k, s := range []float64{h / 2, -h / 2, h, -h} {
+		for i, v := range f(s) {
+			if k == 0 {
+				d = append(d, 0)
+			}
+			d[i] += factors[k] * v / (6 * h)
+		}
+	}
+	return d
 }
