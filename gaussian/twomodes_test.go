@@ -60,7 +60,7 @@ func TestSummaryOfDraws(t *testing.T) {
 func TestPotentialOfTheTargetWithTwoModes(t *testing.T) {
 	var tape ad.Tape[float64]
 	u := func(x, y float64) float64 {
-		return -model.TwoModes{}.LogJoint(tape.Const(linalg.Column(x, y))).Scalar()
+		return -model.TwoModes.LogJoint(tape.Const(linalg.Column(x, y))).Scalar()
 	}
 	if math.Abs(u(3, 0)-math.Log(math.Pi)) > 1e-9 || math.Abs(u(0, 0)-u(-3, 0)-barrier) > 1e-9 {
 		t.Errorf("U is %v at a mode and %v higher at 0, want log π and %v", u(3, 0), u(0, 0)-u(-3, 0), barrier)

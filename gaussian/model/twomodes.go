@@ -6,6 +6,7 @@ import (
 
 	"hvae/ad"
 	"hvae/hvae"
+	"hvae/hvae/hvaetest"
 	"hvae/linalg"
 	"hvae/linalg/random"
 )
@@ -16,18 +17,10 @@ import (
 //
 // Its integral over z is p(x) = 1. The barrier between the modes is about 17 nats high. At temperature 1, the mean
 // kinetic energy is only 1 nat, so paths rarely cross the barrier.
-type TwoModes struct{}
-
-// LogJoint returns log(½eᵘ + ½eᵛ) = v + softplus(u − v) − log 2, where u and v are the log densities of the modes.
-func (TwoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
-	const sd = 0.5
-	mode := func(x float64) *ad.Var[float64] { // the log density of the mode at (x, 0)
-		r := ad.Scale(ad.Sub(z, z.Tape().Const(linalg.Column(x, 0))), 1/sd)
-		return ad.AddConst(hvae.LogNormal(r), -2*math.Log(sd))
-	}
-	u, v := mode(3), mode(-3)
-	return ad.AddConst(ad.Add(v, ad.Softplus(ad.Sub(u, v))), -math.Ln2)
-}
+var TwoModes = hvaetest.TwoModes{Modes: [2]hvaetest.Mode{
+	{Weight: 0.5, Mean: linalg.Column(3.0, 0), SD: 0.5},
+	{Weight: 0.5, Mean: linalg.Column(-3.0, 0), SD: 0.5},
+}}
 
 // A TwoModesFlow configures Algorithm 1 for TwoModes. Its q⁰ = N(−m, PriorSD² I) is centred on the left mode.
 type TwoModesFlow struct {
@@ -45,7 +38,7 @@ func (f TwoModesFlow) Draw(t *ad.Tape[float64], n int, rng *rand.Rand) (*hvae.Fl
 	random.FillNormal(rng, noise)
 	epsilon, gamma0 := t.Const(noise.RowRange(0, 2)), t.Const(noise.RowRange(2, 4))
 	prior := hvae.DiagonalNormal[float64]{Mean: t.Const(linalg.Column(-3.0, 0)), SD: t.Fill(2, 1, f.PriorSD)}
-	flow := &hvae.Flow[float64]{Target: TwoModes{}, K: f.K, StepSize: t.Fill(1, 2, f.StepSize)}
+	flow := &hvae.Flow[float64]{Target: TwoModes, K: f.K, StepSize: t.Fill(1, 2, f.StepSize)}
 	switch f.Tempering {
 	case "fixed":
 		flow.Tempering = hvae.FixedTempering(f.K, t.Scalar(f.InvSqrtBeta0))
