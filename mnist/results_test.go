@@ -127,6 +127,7 @@ func TestRowsMatchTheirNames(t *testing.T) {
 		"vae":                  {Kind: "vae", Tempering: "none", Latent: 64},
 		"vae-l12":              {Kind: "vae", Tempering: "none", Latent: 64, Draws: 12, Importance: true},
 		"vae-m3":               {Kind: "vae", Tempering: "none", Latent: 64, Draws: 3},
+		"hvae-k0-none":         {Kind: "hvae", Tempering: "none", Latent: 64},
 		"hvae-k1-untied":       {Kind: "hvae", K: 1, Tempering: "untied", Latent: 64},
 		"hvae-k5-fixed-shared": {Kind: "hvae", K: 5, Tempering: "fixed", Latent: 64},
 		"hvae-k10-free-varied": {Kind: "hvae", K: 10, Tempering: "free", VaryEps: true, Latent: 64},
@@ -135,7 +136,7 @@ func TestRowsMatchTheirNames(t *testing.T) {
 			t.Errorf("the row %s has the model %+v (%v)", name, s.Config, err)
 		}
 	}
-	for _, name := range []string{"", "hvae", "vae-k1-none", "hvae-k0-none", "hvae-k1-none-shared", "hvae-k5-free", "hvae-k05-free-varied", "vae-l0"} {
+	for _, name := range []string{"", "hvae", "vae-k1-none", "hvae-k1-none-shared", "hvae-k5-free", "hvae-k05-free-varied", "vae-l0"} {
 		if s, err := parseRow(name); err == nil {
 			t.Errorf("parseRow accepts %q as %v", name, s.Config)
 		}
