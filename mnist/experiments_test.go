@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -53,9 +54,11 @@ func annealedNLL(m trainedModel) (nlls []float64) {
 func readArms(t *testing.T) map[string]arm {
 	t.Helper()
 	arms := map[string]arm{}
-	for _, file := range []string{"flow", "joint", "draws", "controls"} {
-		for _, m := range jsonLines[trainedModel](t, string(read(t, "results", file+".jsonl"))) {
-			arms[file+"/"+m.Arm] = append(arms[file+"/"+m.Arm], m)
+	files, _ := filepath.Glob("results/*.jsonl")
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".jsonl") + "/"
+		for _, m := range jsonLines[trainedModel](t, string(read(t, file))) {
+			arms[name+m.Arm] = append(arms[name+m.Arm], m)
 		}
 	}
 	for _, r := range storedResults(t, "table") {
