@@ -28,10 +28,7 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, p
 		return values, [2][]float64{gradU.Value.Data, ad.Grad(slope, at).Value.Data}
 	}
 	var t ad.Tape[float64]
-	all := linalg.New[float64](dims, len(points))
-	for i := range all.Data {
-		all.Data[i] = points[i%all.Cols][i/all.Cols]
-	}
+	all := columns(points)
 	logJoint := bind(&t).LogJoint(t.Const(all)).Value
 	if logJoint.Rows != 1 || logJoint.Cols != all.Cols {
 		return fmt.Errorf("for z %v, log p(x, z) is %v, not [1×%d]", all.Shape(), logJoint.Shape(), all.Cols)
@@ -100,8 +97,11 @@ func compare(quantity string, at, got []float64, numerical func(h float64) []flo
 	return nil
 }
 
-// orNormal returns points, or n draws from N(0, I) if there are no points.
+// orNormal returns points, or n draws from N(0, I) if there are no points. It panics unless each has dims ≥ 1 elements.
 func orNormal(points [][]float64, n, dims int) [][]float64 {
+	if dims < 1 || slices.ContainsFunc(points, func(p []float64) bool { return len(p) != dims }) {
+		panic(fmt.Sprintf("hvaetest: a point must have %d elements, and at least 1; the points are %v", dims, points))
+	}
 	if points != nil {
 		return points
 	}
@@ -110,21 +110,28 @@ func orNormal(points [][]float64, n, dims int) [][]float64 {
 	return slices.Collect(slices.Chunk(all.Data, dims))
 }
 
-// TestPrior checks a variational prior q⁰ in ℓ = dims dimensions. All columns of a draw must have the same
-// distribution. The function bind returns the prior on a tape. TestPrior returns an error unless
-//   - Draw returns z₀ [ℓ×B] and log q⁰(z₀) [1×B],
-//   - LogDensity returns the same log q⁰(z₀), if the prior is an hvae.Density, and
-//   - the mean of h(z₀)/q⁰(z₀) over 20,000 draws is within 4.5 standard errors of 1.
-//
-// Here h is a normal density with the mean of other draws from q⁰ and 0.64 times their covariance. The quotient has a
-// finite variance unless the tails of q⁰ are much lighter than normal tails.
+// columns returns the matrix whose columns are the given points.
+func columns(points [][]float64) linalg.Matrix[float64] {
+	m := linalg.New[float64](len(points[0]), len(points))
+	for i := range m.Data {
+		m.Data[i] = points[i%m.Cols][i/m.Cols]
+	}
+	return m
+}
+
+// TestPrior checks a variational prior q⁰ in ℓ = dims dimensions, in which z₀ is a one-to-one function of the noise ε.
+// The function bind returns the prior on a tape, and TestPrior draws B = 50 columns. It returns an error unless
+//   - Draw returns z₀ [ℓ×B] and log q⁰(z₀) [1×B], whose column j depends only on column j of ε and on no other noise,
+//   - log q⁰(z₀) = log N(ε | 0, I) − log |det ∂z₀/∂ε|, with a numerical Jacobian,
+//   - det ∂z₀/∂ε has the same sign for all ε, and
+//   - LogDensity returns the same log q⁰(z₀), if the prior is an hvae.Density.
 func TestPrior(bind func(t *ad.Tape[float64]) hvae.Prior[float64], dims int) error {
-	const draws, zBound = 20_000, 4.5 // a correct prior fails with probability 7e-6
+	const B = 50
+	points := orNormal(nil, 2*B, dims)
 	var t ad.Tape[float64]
-	q, noise := bind(&t), linalg.New[float64](2*dims, draws)
-	random.FillNormal(random.Stream(1, "hvaetest prior"), noise)
-	z, logPrior := q.Draw(t.Const(noise.RowRange(0, dims)))
-	if z.Rows() != dims || z.Cols() != draws || logPrior.Rows() != 1 || logPrior.Cols() != draws {
+	q := bind(&t)
+	z, logPrior := q.Draw(t.Const(columns(points[:B])))
+	if z.Rows() != dims || z.Cols() != B || logPrior.Rows() != 1 || logPrior.Cols() != B {
 		return fmt.Errorf("for %d dimensions, z₀ is %v and log q⁰(z₀) is %v", dims, z.Value.Shape(), logPrior.Value.Shape())
 	}
 	if density, ok := q.(hvae.Density[float64]); ok {
@@ -133,15 +140,36 @@ func TestPrior(bind func(t *ad.Tape[float64]) hvae.Prior[float64], dims int) err
 			return fmt.Errorf("log q⁰(z₀) of the first draw is %v from LogDensity, but %v from Draw", got[0], want[0])
 		}
 	}
-	other, _ := q.Draw(t.Const(noise.RowRange(dims, 2*dims)))
-	mean := ad.Scale(ad.SumTo(other, dims, 1), 1.0/draws)
-	centred, covariance := ad.Sub(other, mean).Value, linalg.New[float64](dims, dims)
-	linalg.MatMulTB(covariance, centred, centred, make([]float64, dims*draws))
-	linalg.Scale(covariance, 0.64/draws, covariance)
-	h := hvae.Normal[float64]{Mean: mean, Factor: t.Const(linalg.Cholesky(covariance))}
-	ratio, se := numeric.MeanSE(ad.Exp(ad.Sub(h.LogDensity(z), logPrior)).Value.Data)
-	if !(math.Abs(ratio-1) <= zBound*se && se <= 0.1) {
-		return fmt.Errorf("the mean of h(z₀)/q⁰(z₀) is %.3g ± %.2g; it must be 1, with a standard error of at most 0.1", ratio, se)
+	previous := 0.0 // determinant at the previous point
+	for j, epsilon := range points[:B] {
+		draw := func(epsilon []float64, others [][]float64) (drawn []float64) { // column j of z₀ and log q⁰(z₀)
+			var t ad.Tape[float64]
+			z, logPrior := bind(&t).Draw(t.Const(columns(slices.Concat(others[:j], [][]float64{epsilon}, others[j+1:]))))
+			for i := range dims {
+				drawn = append(drawn, z.Value.At(i, j))
+			}
+			return append(drawn, logPrior.Value.Data[j])
+		}
+		got, again := draw(epsilon, points[:B]), draw(epsilon, points[B:])
+		if !(Distance(got, again) <= 1e-10*max(1, Norm(got))) {
+			return fmt.Errorf("for ε = %v, z₀ and log q⁰(z₀) are %v, and %v in another draw; they must depend on no other "+
+				"column and no other noise", epsilon, got, again)
+		}
+		det := func(h float64) float64 {
+			alone := func(x []float64) []float64 { return draw(x, points[:B]) }
+			return Determinant(Jacobian(alone, epsilon, h).RowRange(0, dims))
+		}
+		d := det(step)
+		if d*previous < 0 {
+			return fmt.Errorf("det ∂z₀/∂ε is %v for ε = %v, but %v elsewhere; z₀ must be a one-to-one function of ε", d, epsilon, previous)
+		}
+		previous = d
+		logNormal := -float64(dims)*numeric.Log2Pi/2 - Norm(epsilon)*Norm(epsilon)/2
+		if err := compare("log q⁰(z₀)", epsilon, got[dims:], func(h float64) []float64 {
+			return []float64{logNormal - math.Log(math.Abs(det(h)))}
+		}); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package hvaetest_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"hvae/hvae"
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // studentT is a Student t target with 3 degrees of freedom and the given scale in each dimension.
@@ -105,6 +107,30 @@ func TestTestFlowReportsWrongFlows(t *testing.T) {
 	}
 }
 
+func TestMisuseOfChecksPanics(t *testing.T) {
+	target := always(hvaetest.Quadratic{Omega: 1})
+	flow := func(*ad.Tape[float64]) *hvae.Flow[float64] {
+		return &hvae.Flow[float64]{Target: hvaetest.Quadratic{Omega: 1}}
+	}
+	prior := func(*ad.Tape[float64]) hvae.Prior[float64] { return hvae.StandardNormal[float64]{} }
+	for want, f := range map[string]func(){
+		"a point must have 3 elements, and at least 1; the points are [[1 2]]": func() { hvaetest.TestTarget(target, 3, []float64{1, 2}) },
+		"a point must have 4 elements":                                         func() { hvaetest.TestFlow(flow, 2, []float64{1, 2, 3}) },
+		"a point must have 0 elements, and at least 1; the points are []":      func() { hvaetest.TestTarget(target, 0) },
+		"a point must have -2 elements":                                        func() { hvaetest.TestFlow(flow, -1) },
+		"a point must have 0 elements":                                         func() { hvaetest.TestPrior(prior, 0) },
+	} {
+		func() {
+			defer func() {
+				if message := fmt.Sprint(recover()); !strings.Contains(message, want) {
+					t.Errorf("the panic %q does not contain %q", message, want)
+				}
+			}()
+			f()
+		}()
+	}
+}
+
 func TestGradientErrorDetectsMissingTerm(t *testing.T) {
 	params := []linalg.Matrix[float64]{linalg.Column(0.4, -1.3), linalg.Column(2.0)}
 	right := func(t *ad.Tape[float64], p []*ad.Var[float64]) *ad.Var[float64] { return ad.Mul(ad.Exp(p[0]), p[1]) }
@@ -131,6 +157,7 @@ func (s shifted) LogDensity(z *ad.Var[float64]) *ad.Var[float64] {
 
 func TestTestPriorAcceptsRightAndReportsWrongPriors(t *testing.T) {
 	type tape = *ad.Tape[float64]
+	rng := random.Stream(1, "noise of its own")
 	always := func(d drawFunc) func(tape) hvae.Prior[float64] { return func(tape) hvae.Prior[float64] { return d } }
 	for _, c := range []struct {
 		want string
@@ -141,10 +168,10 @@ func TestTestPriorAcceptsRightAndReportsWrongPriors(t *testing.T) {
 			return hvae.DiagonalNormal[float64]{Mean: t.Fill(3, 1, 5), SD: t.Const(linalg.Column(0.01, 2, 0.1))}
 		}},
 		{"<nil>", func(t tape) hvae.Prior[float64] { // a mean for each column
-			return hvae.DiagonalNormal[float64]{Mean: t.Fill(3, 20_000, 5), SD: t.Const(linalg.Column(0.01, 2, 0.1))}
+			return hvae.DiagonalNormal[float64]{Mean: t.Fill(3, 50, 5), SD: t.Const(linalg.Column(0.01, 2, 0.1))}
 		}},
 		{"<nil>", func(t tape) hvae.Prior[float64] { // a standard deviation for each column
-			return hvae.DiagonalNormal[float64]{Mean: t.Const(linalg.Column(1.0, 2, -3)), SD: t.Fill(3, 20_000, 0.3)}
+			return hvae.DiagonalNormal[float64]{Mean: t.Const(linalg.Column(1.0, 2, -3)), SD: t.Fill(3, 50, 0.3)}
 		}},
 		{"<nil>", func(t tape) hvae.Prior[float64] { // the correlation is 0.999; elements above the diagonal have no effect
 			factor := hvae.CholeskyFactor(t.Const(linalg.Of(3, 3, []float64{0, 5, 5, 0.999, -3.1, 5, 0.5, -3, -1.6})))
@@ -152,10 +179,26 @@ func TestTestPriorAcceptsRightAndReportsWrongPriors(t *testing.T) {
 			return hvae.Normal[float64]{Mean: t.Fill(3, 1, 1), Factor: ad.Add(factor, above)}
 		}},
 		{"<nil>", always(twoModes)},
-		{"the mean of h(z₀)/q⁰(z₀) is", always(func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
+		{"<nil>", always(func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) { // curved: z₂ = z₁² + 0.38 ε₂
+			first, rest := ad.AddConst(ad.Scale(ad.RowRange(epsilon, 0, 1), 3.8), 1), ad.RowRange(epsilon, 1, 3)
+			z0 = ad.Stack(first, ad.Add(ad.Square(first), ad.Scale(rest, 0.38)))
+			return z0, ad.AddConst(hvae.LogNormal(epsilon), -math.Log(3.8*0.38*0.38))
+		})},
+		{"element 1 of log q⁰(z₀) at", always(func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
 			return ad.Scale(epsilon, 0.98), hvae.LogNormal(epsilon) // without the Jacobian
 		})},
-		{"log q⁰(z₀) is [3×20000]", always(func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
+		{"z₀ must be a one-to-one function of ε", always(func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
+			return ad.Square(epsilon), ad.Sub(hvae.LogNormal(epsilon), sumOfLogs(ad.Scale(ad.Square(epsilon), 4), 0.5))
+		})},
+		{"they must depend on no other", always(func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
+			noise := linalg.New[float64](3, epsilon.Cols())
+			random.FillNormal(rng, noise)
+			return ad.Add(epsilon, ad.Scale(epsilon.Tape().Const(noise), 1e-3)), hvae.LogNormal(epsilon)
+		})},
+		{"they must depend on no other", always(func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
+			return ad.Add(epsilon, ad.Scale(ad.Sum(epsilon), 1e-3)), hvae.LogNormal(epsilon)
+		})},
+		{"log q⁰(z₀) is [3×50]", always(func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
 			return epsilon, ad.Square(epsilon)
 		})},
 		{"LogDensity", func(t tape) hvae.Prior[float64] {
@@ -172,6 +215,10 @@ func TestTestPriorAcceptsRightAndReportsWrongPriors(t *testing.T) {
 func twoModes(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
 	tanh := ad.Tanh(epsilon)
 	slope := ad.AddConst(ad.Scale(ad.Square(tanh), -2), 3) // 1 + 2(1 − tanh²)
-	logDet := ad.SumTo(ad.Log(slope), 1, epsilon.Cols())
-	return ad.Add(epsilon, ad.Scale(tanh, 2)), ad.Sub(hvae.LogNormal(epsilon), logDet)
+	return ad.Add(epsilon, ad.Scale(tanh, 2)), ad.Sub(hvae.LogNormal(epsilon), sumOfLogs(slope, 1))
+}
+
+// sumOfLogs returns factor·Σ_i log x_i [1×B] for the columns of x.
+func sumOfLogs(x *ad.Var[float64], factor float64) *ad.Var[float64] {
+	return ad.Scale(ad.SumTo(ad.Log(x), 1, x.Cols()), factor)
 }
