@@ -59,12 +59,11 @@ func (a *AIS[T]) check(ctx context.Context, streams []*rand.Rand) {
 		misuse("AIS has Steps = %d, Leapfrogs = %d and %d StepSizes; Steps and Leapfrogs must be at least 1, and there must "+
 			"be Steps − 1 StepSizes (from Tune)", a.Steps, a.Leapfrogs, len(a.StepSizes))
 	}
-	ofChains := func(m linalg.Matrix[T]) bool { return m.Cols == 1 || m.Cols == len(streams) }
-	if a.SD.Rows != a.Mean.Rows || !ofChains(a.Mean) || !ofChains(a.SD) {
+	mustBeAtLeast("AIS: the number of streams", len(streams), 1)
+	mustNotBeNil("AIS: a stream", slices.Contains(streams, nil))
+	z, _ := linalg.Broadcast(a.Mean.Shape(), a.SD.Shape())
+	if z.Rows != a.Mean.Rows || z.Rows != a.SD.Rows || z.Cols != 1 && z.Cols != len(streams) {
 		misuse("AIS has Mean %v and SD %v; both must be [ℓ×1] or [ℓ×B] for %d chains", a.Mean.Shape(), a.SD.Shape(), len(streams))
-	}
-	if len(streams) == 0 || slices.Contains(streams, nil) {
-		misuse("AIS needs a random stream for each chain, and at least one; there are %d, and none may be nil", len(streams))
 	}
 }
 
@@ -98,9 +97,7 @@ func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Ra
 // runs all kernels once. If K is large, one pass is enough. Use other streams for Forward and Reverse to avoid bias.
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
-	if passes < 1 {
-		misuse("AIS.Tune: there are %d passes; there must be at least 1", passes)
-	}
+	mustBeAtLeast("AIS.Tune: passes", passes, 1)
 	tuned := *a
 	tuned.StepSizes = slices.Repeat([]float64{first}, max(0, a.Steps-1))
 	tuned.check(ctx, streams)

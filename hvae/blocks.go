@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -21,9 +22,7 @@ type Batch []int
 
 // Draws returns a batch of n draws for a target that has no data columns. All column numbers in the batch are −1.
 func Draws(n int) Batch {
-	if n < 0 {
-		misuse("Draws: n is %d; it must be at least 0", n)
-	}
+	mustBeAtLeast("Draws: n", n, 0)
 	return slices.Repeat(Batch{-1}, n)
 }
 
@@ -37,7 +36,7 @@ type Block[T linalg.Float] struct {
 	params  []*Param[T]  // parameters of the trainer during a step, otherwise nil
 	vars    []*ad.Var[T] // params on Tape
 	streams []rand.PCG   // random streams of the columns
-	draws   int          // largest L of a call to Noise
+	draws   int          // largest L of any call to Noise
 }
 
 // Var returns the value of parameter p on the tape of the block. During a step, it is a leaf, and Var panics unless p
@@ -148,25 +147,18 @@ func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, b
 
 // Evidence estimates the evidence of a single target from n draws of logEstimate, such as Sample.LogEstimate. Draws
 // with log p̂ = NaN count as p̂ = 0; see Evidence.Diverged. Evidence returns an error if ctx is done early, if the
-// estimate is infinite or NaN, for example because a standard deviation is 0, or if a NaN comes from several draws (from
-// ImportanceBound), because it would hide the others.
-//
-// Use float64 if |log p_θ(x, z)| exceeds 10⁴. In float32, a sum over 10,000 observations, −1.4·10⁴, gave a log evidence
-// that was off by 0.003, and over 100,000 observations by 0.8, which neither StandardError nor TailShape showed.
+// estimate is infinite or NaN, for example because a standard deviation is 0, or if an ImportanceBound is NaN, because
+// this hides its other draws. Use float64 if |log p_θ(x, z)| exceeds 10⁴: in float32, the log evidence of 10,000
+// observations was off by 0.003, and of 100,000 by 0.8, and neither StandardError nor TailShape showed it.
 func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEstimate Bound[T]) (Evidence, error) {
-	var combined atomic.Bool // whether a value from several draws is NaN
-	_, logs, err := e.Evaluate(ctx, Draws(n), seed, func(b *Block[T]) *ad.Var[T] {
-		row := logEstimate.row(b)
-		if b.draws > 1 && slices.ContainsFunc(row.Value.Data, func(v T) bool { return v != v }) {
-			combined.Store(true)
-		}
-		return row
-	})
+	own := Evaluator[T]{BlockSize: e.BlockSize} // whose blocks have run no other bound
+	_, logs, err := own.Evaluate(ctx, Draws(n), seed, logEstimate)
 	if ctx.Err() != nil {
 		return Evidence{}, err
 	}
-	if combined.Load() {
-		return Evidence{}, fmt.Errorf("a value from several draws is NaN, because at least one of the draws has diverged; pass "+
+	combined := slices.ContainsFunc(own.blocks, func(b *Block[T]) bool { return b.draws > 1 })
+	if combined && slices.ContainsFunc(logs, math.IsNaN) {
+		return Evidence{}, fmt.Errorf("an estimate from several draws is NaN, because at least one of them has diverged; pass "+
 			"log p̂ itself (L = 1), not ImportanceBound: %w", err)
 	}
 	evidence := ImportanceEstimate(logs)
@@ -213,12 +205,8 @@ func (e *Evaluator[T]) size() int { return cmp.Or(e.BlockSize, 16) }
 
 // count returns the number of blocks in a batch.
 func (e *Evaluator[T]) count(batch Batch) int {
-	if len(batch) == 0 {
-		misuse("the batch is empty; it must have at least one column")
-	}
-	if e.BlockSize < 0 {
-		misuse("BlockSize is %d; it must be at least 0", e.BlockSize)
-	}
+	mustBeAtLeast("the number of columns of the batch", len(batch), 1)
+	mustBeAtLeast("BlockSize", e.BlockSize, 0)
 	return (len(batch) + e.size() - 1) / e.size()
 }
 
@@ -251,7 +239,6 @@ func (e *Evaluator[T]) start(b *Block[T], i int, p pass[T]) {
 	b.First = i * e.size()
 	b.Size = min(e.size(), len(p.batch)-b.First)
 	b.Batch = p.batch[b.First:][:b.Size:b.Size]
-	b.draws = 0
 	b.Tape.Reset()
 	b.params, b.vars = p.params, b.vars[:0]
 	for _, q := range p.params {

@@ -76,9 +76,7 @@ func (f *Flow[T]) Inverse(end Phase[T]) Phase[T] {
 func (f *Flow[T]) check(s Phase[T]) {
 	mustNotBeNil("the flow", f == nil)
 	mustNotBeNil("Flow.Target", f.Target == nil)
-	if f.K < 0 {
-		misuse("Flow.K is %d; it must be at least 0", f.K)
-	}
+	mustBeAtLeast("Flow.K", f.K, 0)
 	mustNotBeNil("the position", s.Z == nil)
 	dims, t := s.Z.Rows(), f.Tempering
 	mustBe("the momentum", s.Rho, dims, s.Z.Cols())

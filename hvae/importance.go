@@ -39,9 +39,7 @@ func (e Evidence) TailLimit() float64 { return min(1-1/math.Log10(float64(e.Draw
 // ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L ≥ 1 draws of log p̂_θ(x) (Burda,
 // Grosse and Salakhutdinov, 2016). The expectation of the estimate is at most log p_θ(x) and grows with L.
 func ImportanceEstimate(logEstimates []float64) Evidence {
-	if len(logEstimates) == 0 {
-		misuse("ImportanceEstimate: there are no draws")
-	}
+	mustBeAtLeast("ImportanceEstimate: the number of draws", len(logEstimates), 1)
 	e := Evidence{Draws: len(logEstimates), StandardError: math.NaN(), TailShape: math.NaN()}
 	e.ELBO, _ = numeric.MeanSE(logEstimates)
 	logs := slices.Clone(logEstimates)

@@ -93,7 +93,7 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 		"ImportanceBound: L is 0 for log p̂ [1×3]":                           func() { hvae.ImportanceBound(tp.Fill(1, 3, 0), 0) },
 		"ImportanceBound: L is 2 for log p̂ [1×3]; log p̂ must be [1×(B·L)]": func() { hvae.ImportanceBound(tp.Fill(1, 3, 0), 2) },
 		"ImportanceBound: L is 1 for log p̂ [2×3]":                           func() { hvae.ImportanceBound(z, 1) },
-		"ImportanceEstimate: there are no draws":                             func() { hvae.ImportanceEstimate(nil) },
+		"ImportanceEstimate: the number of draws is 0; it":                   func() { hvae.ImportanceEstimate(nil) },
 		"ImportanceBound: log p̂ is nil":                                     func() { hvae.ImportanceBound[float64](nil, 1) },
 		"Unconstrain: 0.6 is not in the interval (0, 0.5)":                   func() { hvae.Unconstrain(0.6, 0, 0.5) },
 		"Constrain: the interval is (1, 1)":                                  func() { hvae.Constrain(z, 1, 1) },
@@ -124,10 +124,10 @@ func TestMisuseOfAISPanics(t *testing.T) {
 	a, z := annealed(hvaetest.Bimodal, 1), linalg.New[float64](1, 3)
 	for want, f := range map[string]func(){
 		"the context is nil": func() { a.Forward(none, chains(3)) },
-		"a random stream for each chain, and at least one; there are 0": func() { a.Forward(t.Context(), nil) },
-		"there are 2, and none may be nil":                              func() { a.Forward(t.Context(), append(chains(1), nil)) },
-		"AIS.Reverse: z is [1×3]; it must be [1×2] for 2 streams":       func() { a.Reverse(t.Context(), z, chains(2)) },
-		"AIS.Tune: there are 0 passes":                                  func() { a.Tune(t.Context(), chains(3), 0) },
+		"AIS: the number of streams is 0; it must be at least 1": func() { a.Forward(t.Context(), nil) },
+		"AIS: a stream is nil": func() { a.Forward(t.Context(), append(chains(1), nil)) },
+		"AIS.Reverse: z is [1×3]; it must be [1×2] for 2 streams": func() { a.Reverse(t.Context(), z, chains(2)) },
+		"AIS.Tune: passes is 0; it must be at least 1":            func() { a.Tune(t.Context(), chains(3), 0) },
 	} {
 		mustPanic(t, want, f)
 	}
@@ -164,7 +164,7 @@ func TestMisuseOfTrainersPanics(t *testing.T) {
 		`the parameter "a" was not passed to NewTrainer; if a step must not`: bound(func(b block) *ad.Var[float64] { return b.Var(a) }),
 		"Block.Var: the parameter is nil":                                    bound(func(b block) *ad.Var[float64] { return b.Var(nil) }),
 
-		"the batch is empty; it must have":                     step(0, hvae.Draws(0), nil),
+		"of the batch is 0; it must be at":                     step(0, hvae.Draws(0), nil),
 		"BlockSize is -1; it must be at least 0":               step(-1, hvae.Draws(3), nil),
 		"Draws: n is -2; it must be at least 0":                func() { hvae.Draws(-2) },
 		"the bound is nil":                                     bound(nil),

@@ -97,6 +97,19 @@ func (q Normal[T]) factor(n int) (C, diagonal *ad.Var[T]) {
 	return ad.MulAdd(below, q.Factor, d), ad.SumTo(d, n, 1)
 }
 
+// Whitened is a target as a density of the noise ε of a variational prior q⁰, in which q⁰ is N(0, I): log p_θ(x, z₀(ε)) +
+// log |det ∂z₀/∂ε|. One step size then suits all dimensions. It has the same evidence.
+type Whitened[T linalg.Float] struct {
+	Target Target[T]
+	Prior  Prior[T]
+}
+
+// LogJoint implements Target.
+func (w Whitened[T]) LogJoint(epsilon *ad.Var[T]) *ad.Var[T] {
+	z0, logPrior := w.Prior.Draw(epsilon)
+	return ad.Add(w.Target.LogJoint(z0), ad.Sub(LogNormal(epsilon), logPrior))
+}
+
 // CholeskyFactor maps an unconstrained parameter x [ℓ×ℓ] to a lower triangular matrix with a positive diagonal: it
 // keeps the elements below the diagonal, exponentiates those on it, and sets those above it to 0. It maps 0 to I.
 func CholeskyFactor[T linalg.Float](x *ad.Var[T]) *ad.Var[T] {
