@@ -58,20 +58,22 @@ func (l logistic) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Add(ad.Sub(ones, ad.SumTo(ad.Softplus(a), 1, z.Cols())), hvae.LogNormal(z))
 }
 
+// smallLogistic has an intercept and a slope. By quadrature, its log evidence is −4.104.
+var smallLogistic = logistic{
+	X: linalg.Of(6, 2, []float64{1, -2, 1, -1, 1, -0.5, 1, 0.5, 1, 1, 1, 2}),
+	y: linalg.Column(0.0, 0, 1, 0, 1, 1),
+}
+
 // Algorithm 2 trains the variational prior, the step sizes and the temperature of a flow. The
 // trained flow then estimates the log evidence of the target, which is −4.104 by quadrature.
 func ExampleTrainer() {
-	target := logistic{
-		X: linalg.Of(6, 2, []float64{1, -2, 1, -1, 1, -0.5, 1, 0.5, 1, 1, 1, 2}),
-		y: linalg.Column(0.0, 0, 1, 0, 1, 1),
-	}
 	var params hvae.Params[float64]
 	mean, logSD := params.Add("mean", linalg.Column(0.0, 0)), params.Add("log sd", linalg.Column(0.0, 0))
 	step := params.Add("step size", linalg.Of(1, 2, []float64{-1, -1}))
 	heat := params.Add("temperature", linalg.Column(hvae.Unconstrain(1.2, 1, math.Inf(1))))
 	draw := func(b *hvae.Block[float64]) hvae.Sample[float64] { // Algorithm 1
 		prior := hvae.DiagonalNormal[float64]{Mean: b.Var(mean), SD: ad.Exp(b.Var(logSD))}
-		flow := &hvae.Flow[float64]{Target: target, K: 4, StepSize: hvae.Constrain(b.Var(step), 0, 0.5),
+		flow := &hvae.Flow[float64]{Target: smallLogistic, K: 4, StepSize: hvae.Constrain(b.Var(step), 0, 0.5),
 			Tempering: hvae.FixedTempering(4, hvae.Constrain(b.Var(heat), 1, math.Inf(1)))}
 		return hvae.HIS(flow, prior, b.Noise(2, 1), b.Noise(2, 1))
 	}

@@ -14,7 +14,7 @@ import (
 //
 // An Evidence does not reveal whether the draws miss a region of the posterior. Compare it with an estimate from AIS,
 // from another q⁰ or, for simulated x, from ReverseEstimate. If the two disagree, at least one is wrong. If they agree,
-// both may be wrong. To estimate the evidence of a fixed model, fit q⁰ and the flow with ImportanceBound, not the ELBO.
+// both may be wrong.
 type Evidence struct {
 	Log float64 // log (1/L) Σ p̂ᵢ
 	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)). It is valid if TailShape < ½, and NaN if L = 1 or
@@ -99,10 +99,9 @@ func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 // not necessarily better, 2018). For L = 1, the result is log p̂. If a draw is NaN, the bound is NaN.
 //
 // Training with the ELBO decreases KL(q‖p), where q is the distribution of (z_K, ρ_K) and p = p_θ(z|x) N(ρ|0, I), but
-// an estimate of the evidence needs about exp(KL(p‖q)) draws (Chatterjee and Diaconis, 2018; bound_test.go has an
-// example). For large L, the expected bound is about Var(p̂/p_θ(x))/(2L) below log p_θ(x) (Domke and Sheldon, 2018). So
-// train a model by the bound that gives the best held-out evidence for the same training time. To estimate the evidence
-// of a given model, train the flow by ImportanceBound.
+// an estimate of the evidence needs about exp(KL(p‖q)) draws (Chatterjee and Diaconis, 2018). So if the ELBO leaves k̂
+// high or the effective draws few, continue training with ImportanceBound, and compare (bound_test.go, fit_test.go). If
+// q can fit p, the ELBO alone gives a smaller standard error.
 func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] {
 	mustNotBeNil("ImportanceBound: log p̂", logEstimates == nil)
 	if n := logEstimates.Cols(); L < 1 || n%L != 0 || logEstimates.Rows() != 1 {

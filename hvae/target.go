@@ -12,7 +12,7 @@
 // shapes do not match or settings are missing.
 //
 // Read in this order: target.go, leapfrog.go, tempering.go, flow.go, prior.go, his.go (Algorithm 1), importance.go,
-// params.go, blocks.go, trainer.go (Algorithm 2), optimise.go, and ais.go (section 2.2).
+// params.go, blocks.go, trainer.go (Algorithm 2), optimise.go, ais.go (section 2.2), and fit.go, which combines them.
 package hvae
 
 import (

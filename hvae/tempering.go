@@ -61,8 +61,7 @@ func FreeTempering[T linalg.Float](alpha *ad.Var[T]) Tempering[T] {
 
 // UntiedTempering returns the tempering with the given α_k > 0 and s > 0, which are independent of each other. The
 // shape of alpha is [K×1] or [K×ℓ], and the shape of momentumSD is [1×1] or [1×ℓ]. If an element is 0 or negative, log
-// p̂ is not finite. Training with the ELBO can make the distribution of z_K too narrow: the ELBO improves, but the
-// estimate of the evidence gets worse (see ImportanceBound).
+// p̂ is not finite. Training with the ELBO can make z_K too narrow to estimate the evidence; see ImportanceBound.
 func UntiedTempering[T linalg.Float](alpha, momentumSD *ad.Var[T]) Tempering[T] {
 	return Tempering[T]{Alpha: alpha, MomentumSD: momentumSD}
 }

@@ -1,0 +1,106 @@
+package hvae
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"hvae/ad"
+	"hvae/linalg"
+	"hvae/linalg/random"
+)
+
+// FitOptions holds the settings of Fit. Steps are optimiser steps in each of two phases (0 means 1,000), and Draws the
+// draws of log p̂ (0 means 20,000). K is the number of leapfrog steps of the flow; 0 means no flow.
+type FitOptions struct {
+	K, Steps, Draws int
+	Seed            uint64
+}
+
+// A Fitted holds two estimates of the evidence of a target: from draws with the fitted q⁰ and flow, and from AIS.
+// Warning is empty if they differ by at most four standard errors, and k̂ of the first is at most ½. Draw runs Algorithm
+// 1 with the fitted q⁰ and flow, with L draws for each column of b.
+type Fitted struct {
+	Evidence, Annealed Evidence
+	Warning            string
+	Draw               func(b *Block[float64], L int) Sample[float64]
+}
+
+// Fit estimates the evidence of a target in ℓ = dims dimensions. It first trains a normal q⁰ by the ELBO, and then q⁰
+// and an untied flow by ImportanceBound. If ℓ > 30, the covariance of q⁰ is diagonal. Fit returns an error if ctx is
+// done, or if a step or an estimate is not finite. The target must be safe for concurrent use. Fit uses only exported
+// parts of this package: if it does not suit your target, start from a copy.
+func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f Fitted, err error) {
+	if dims < 1 || min(o.K, o.Steps, o.Draws) < 0 {
+		panic(fmt.Sprintf("hvae: Fit: dims is %d, with %+v; dims must be at least 1, and no option negative", dims, o))
+	}
+	type variable = *ad.Var[float64]
+	cols, normal := dims, func(mean, scale variable) Prior[float64] { return Normal[float64]{mean, CholeskyFactor(scale)} }
+	if dims > 30 {
+		cols, normal = 1, func(mean, scale variable) Prior[float64] { return DiagonalNormal[float64]{mean, ad.Exp(scale)} }
+	}
+	var params Params[float64] // all start at 0
+	mean, scale := params.Add("mean", linalg.New[float64](dims, 1)), params.Add("scale", linalg.New[float64](dims, cols))
+	step, alpha := params.Add("ε", linalg.New[float64](o.K, dims)), params.Add("log α", linalg.New[float64](o.K, dims))
+	momentumSD, K := params.Add("log s", linalg.New[float64](1, dims)), 0
+	f.Draw = func(b *Block[float64], L int) Sample[float64] {
+		q0 := normal(b.Var(mean), b.Var(scale))
+		flow := &Flow[float64]{Target: Whitened[float64]{target, q0}, K: K}
+		if K > 0 {
+			flow.StepSize = Constrain(b.Var(step), 0, 0.2)
+			flow.Tempering = UntiedTempering(ad.Exp(b.Var(alpha)), ad.Exp(b.Var(momentumSD)))
+		}
+		s := HIS(flow, StandardNormal[float64]{}, b.Noise(dims, L), b.Noise(dims, L))
+		s.Start.Z, _ = q0.Draw(s.Start.Z)
+		s.End.Z, _ = q0.Draw(s.End.Z)
+		return s
+	}
+	bound := func(L int) Bound[float64] {
+		return func(b *Block[float64]) variable { return ImportanceBound(f.Draw(b, L).LogEstimate(), L) }
+	}
+	used, steps := params[:2], cmp.Or(o.Steps, 1000) // in the first phase, the parameters of q⁰
+	for _, L := range []int{1, 8} {
+		adamax := &Adamax[float64]{}
+		trainer := NewTrainer(used, adamax, bound(L))
+		trainer.Seed, trainer.BlockSize = o.Seed, 16/L
+		for trainer.Steps() < steps {
+			adamax.Rate = 0.05 * (1 - float64(trainer.Steps())/float64(steps))
+			if _, err = trainer.Step(ctx, Draws(16)); err != nil {
+				return f, err
+			}
+		}
+		K = o.K
+		used = params[:2+3*min(K, 1)]
+	}
+	f.Evidence, err = new(Evaluator[float64]).Evidence(ctx, cmp.Or(o.Draws, 20_000), o.Seed, bound(1))
+	if err != nil {
+		return f, err
+	}
+	var t ad.Tape[float64]
+	z, _ := normal(t.Const(mean.Value), t.Const(scale.Value)).Draw(CholeskyFactor(t.Fill(dims, dims, 0))) // mean + factor
+	variances := ad.SumTo(ad.Square(ad.Sub(z, t.Const(mean.Value))), dims, 1)
+	ais := &AIS[float64]{Target: func(*ad.Tape[float64]) Target[float64] { return target }, Steps: 200, Leapfrogs: 5}
+	ais.Mean, ais.SD = mean.Value, ad.Exp(ad.Scale(ad.Log(variances), 0.5)).Value
+	streams := make([]*rand.Rand, 800) // 400 for Tune, and then 400 for Forward
+	for j := range streams {
+		streams[j] = random.Stream(o.Seed, "fit", j)
+	}
+	ais.StepSizes, err = ais.Tune(ctx, streams[:400], 1)
+	if err != nil {
+		return f, err
+	}
+	_, logs, err := ais.Forward(ctx, streams[400:])
+	if err != nil {
+		return f, err
+	}
+	f.Annealed = ImportanceEstimate(logs)
+	difference := math.Abs(f.Evidence.Log-f.Annealed.Log) / math.Hypot(f.Evidence.StandardError, f.Annealed.StandardError)
+	if !(difference <= 4) {
+		f.Warning = fmt.Sprintf("the two estimates differ by %.1f standard errors", difference)
+	} else if f.Evidence.TailShape > 0.5 {
+		f.Warning = fmt.Sprintf("k̂ is %.2f, so the standard error is not reliable", f.Evidence.TailShape)
+	}
+	return f, nil
+}

@@ -1,0 +1,145 @@
+package hvae_test
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+
+	"hvae/ad"
+	"hvae/hvae"
+	"hvae/hvae/hvaetest"
+	"hvae/linalg"
+	"hvae/linalg/numeric"
+	"hvae/linalg/random"
+)
+
+// banana is the target exp(−½x² − ½(y − x²)²), whose evidence is 2π.
+func banana(z *ad.Var[float64]) *ad.Var[float64] {
+	x, y := ad.RowRange(z, 0, 1), ad.RowRange(z, 1, 2)
+	return ad.Scale(ad.Add(ad.Square(x), ad.Square(ad.Sub(y, ad.Square(x)))), -0.5)
+}
+
+// funnel is the target v ~ N(0, 3²), x_i | v ~ N(0, eᵛ) (Neal, 2003), whose evidence is 1.
+func funnel(z *ad.Var[float64]) *ad.Var[float64] {
+	v, x := ad.RowRange(z, 0, 1), ad.RowRange(z, 1, z.Rows())
+	logX := ad.Sub(hvae.LogNormal(ad.Mul(ad.Exp(ad.Scale(v, -0.5)), x)), ad.Scale(v, float64(x.Rows())/2))
+	return ad.AddConst(ad.Add(hvae.LogNormal(ad.Scale(v, 1./3)), logX), -math.Log(3))
+}
+
+// Fit must be within four standard errors of log p(x), or warn. The warning must begin with the given text, unless this
+// is "?". In the last case, q⁰ is diagonal.
+func TestFitIsRightOrWarns(t *testing.T) {
+	modes := hvaetest.TwoModes{Modes: [2]hvaetest.Mode{
+		{Weight: 0.5, Mean: linalg.Column(0.0, 0), SD: 1}, {Weight: 0.5, Mean: linalg.Column(6.0, 0), SD: 1},
+	}}
+	evidence := func(dims, omega float64) float64 { return dims * (numeric.Log2Pi/2 - math.Log(omega)) } // of Quadratic
+	for _, c := range []struct {
+		name    string
+		target  hvae.Target[float64]
+		dims    int
+		o       hvae.FitOptions
+		truth   float64
+		warning string
+	}{
+		{"banana", density(banana), 2, hvae.FitOptions{}, numeric.Log2Pi, "?"},
+		{"banana", density(banana), 2, hvae.FitOptions{K: 3}, numeric.Log2Pi, "?"},
+		{"two modes", modes, 2, hvae.FitOptions{}, 0, ""},
+		{"funnel", density(funnel), 5, hvae.FitOptions{}, 0, "k̂ is 0."},
+		{"eight schools", eightSchools{}, 10, hvae.FitOptions{}, -31.3113, "?"},
+		{"logistic regression", smallLogistic, 2, hvae.FitOptions{K: 2}, -4.104, ""},
+		{"31 dimensions", hvaetest.Quadratic{Omega: 3}, 31, hvae.FitOptions{K: 1}, evidence(31, 3), ""},
+		{"untrained", hvaetest.Quadratic{Omega: 10}, 20, hvae.FitOptions{Steps: 1}, evidence(20, 10), "the two estimates differ by "},
+	} {
+		c.o.Seed = 1
+		f, err := hvae.Fit(t.Context(), c.target, c.dims, c.o)
+		e := f.Evidence
+		t.Logf("%s, K = %d: log p(x) = %.4f ± %.4f, k̂ = %.2f; by AIS %.4f ± %.4f; %s",
+			c.name, c.o.K, e.Log, e.StandardError, e.TailShape, f.Annealed.Log, f.Annealed.StandardError, f.Warning)
+		if err != nil || f.Warning == "" && !(math.Abs(e.Log-c.truth) <= 4*e.StandardError) {
+			t.Errorf("%s: log p(x) = %.4f ± %.4f without a warning, want %.4f; error %v", c.name, e.Log, e.StandardError, c.truth, err)
+		}
+		if c.warning != "?" && ((f.Warning == "") != (c.warning == "") || !strings.HasPrefix(f.Warning, c.warning)) {
+			t.Errorf("%s: the warning is %q, want %q", c.name, f.Warning, c.warning)
+		}
+	}
+}
+
+// The draws of Fit, weighted by p̂, must estimate posterior means, here of the conjugate model with p(z|x) = N(x/2, ½I).
+func TestDrawsOfFitEstimateThePosterior(t *testing.T) {
+	f, err := hvae.Fit(t.Context(), conjugate{linalg.Column(3.0, -2)}, 2, hvae.FitOptions{K: 2, Steps: 500, Draws: 1000})
+	if err != nil || f.Evidence.Draws != 1000 {
+		t.Fatal(err, f.Evidence)
+	}
+	new(hvae.Evaluator[float64]).Each(t.Context(), hvae.Draws(1), 1, func(b *hvae.Block[float64]) {
+		s := f.Draw(b, 10_000)
+		weights := ad.Exp(ad.AddConst(s.LogEstimate(), -f.Evidence.Log-math.Log(10_000)))
+		end, start := ad.MulSumTo(weights, s.End.Z, 2, 1).Value.Data, ad.Scale(ad.SumTo(s.Start.Z, 2, 1), 1e-4).Value.Data
+		for i, want := range []float64{1.5, -1} {
+			if !(math.Abs(end[i]-want) <= 0.05 && math.Abs(start[i]-want) <= 0.2) {
+				t.Errorf("the mean of z%d is %v, and %v at the start of the flow, want %v", i+1, end[i], start[i], want)
+			}
+		}
+	})
+}
+
+func TestFitReturnsErrorsAndPanicsIfMisused(t *testing.T) {
+	fit := func(dims int, o hvae.FitOptions) func() {
+		return func() { hvae.Fit(t.Context(), smallLogistic, dims, o) }
+	}
+	mustPanic(t, "Fit: dims is 0, with {K:2", fit(0, hvae.FitOptions{K: 2}))
+	mustPanic(t, "with {K:-1 Steps:0", fit(1, hvae.FitOptions{K: -1}))
+	mustPanic(t, "and no option negative", fit(1, hvae.FitOptions{Steps: -1}))
+	mustPanic(t, "Draws:-1", fit(1, hvae.FitOptions{Draws: -1}))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := hvae.Fit(ctx, smallLogistic, 2, hvae.FitOptions{}); err != context.Canceled {
+		t.Errorf("with a cancelled context, Fit returns the error %v", err)
+	}
+	if _, err := hvae.Fit(t.Context(), density(ad.Log[float64]), 1, hvae.FitOptions{}); err == nil || !strings.Contains(err.Error(), "ad.log") {
+		t.Errorf("for a target of NaN, Fit returns the error %v", err)
+	}
+}
+
+// Where q⁰ fits the posterior, as in logistic regression, training with several draws costs precision. Where it does not,
+// as for the eight schools, draws help after training with the ELBO. The standard errors are of estimates from 20,000
+// draws. All trainings take 1,000 steps with 64 draws.
+func TestImportanceBoundHelpsWhereThePriorDoesNotFit(t *testing.T) {
+	rng, regression := random.Stream(1, "logistic"), logistic{linalg.New[float64](200, 6), linalg.New[float64](200, 1)}
+	random.FillNormal(rng, regression.X)
+	for i := range regression.y.Data {
+		if rng.Float64() < 1/(1+math.Exp(-regression.X.At(i, 0)-regression.X.At(i, 1))) {
+			regression.y.Data[i] = 1
+		}
+	}
+	standardError := func(target hvae.Target[float64], dims int, Ls ...int) float64 {
+		var params hvae.Params[float64]
+		mean, scale := params.Add("mean", linalg.New[float64](dims, 1)), params.Add("scale", linalg.New[float64](dims, dims))
+		bound := func(L int) hvae.Bound[float64] {
+			return func(b *hvae.Block[float64]) *ad.Var[float64] {
+				q := hvae.Normal[float64]{Mean: b.Var(mean), Factor: hvae.CholeskyFactor(b.Var(scale))}
+				sample := hvae.HIS(&hvae.Flow[float64]{Target: target}, q, b.Noise(dims, L), b.Noise(dims, L))
+				return hvae.ImportanceBound(sample.LogEstimate(), L)
+			}
+		}
+		for _, L := range Ls {
+			trained(t, params, 0.02, 1000/len(Ls), 64/L, bound(L))
+		}
+		e, err := new(hvae.Evaluator[float64]).Evidence(t.Context(), 20_000, 1, bound(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.StandardError
+	}
+	var fits, differs [3]float64
+	for i, Ls := range [][]int{{1}, {1, 8}, {8}} {
+		fits[i], differs[i] = standardError(regression, 6, Ls...), standardError(eightSchools{}, 10, Ls...)
+	}
+	t.Logf("ELBO, then 8 draws, only 8 draws: logistic regression %.4f, eight schools %.4f", fits, differs)
+	if !(1.5*fits[0] < fits[1] && 1.5*fits[1] < fits[2]) {
+		t.Error("for logistic regression, the ELBO must give the smallest standard error, and 8 draws the largest")
+	}
+	if !(differs[1] < 0.6*differs[0] && differs[1] < 0.9*differs[2]) {
+		t.Error("for the eight schools, the ELBO and then 8 draws must give the smallest standard error")
+	}
+}
