@@ -137,7 +137,9 @@ func (w *assembler) at(base, stride string, i int) address {
 // times the argument is named by the string stride followed by i, as in row3. On amd64, the code loads only odd
 // multiples, because the scale of an address supplies a factor of 1, 2, 4 or 8. On arm64, it loads all multiples.
 func (w *assembler) loadStride(argument, stride string, n int) {
-	w.code("MOVE @%s, %s1", argument, stride)
+	if n > 1 {
+		w.code("MOVE @%s, %s1", argument, stride)
+	}
 	for i := 2; i < n; i++ {
 		switch {
 		case w.architecture == arm64:

@@ -71,10 +71,14 @@ var tall = shape{16, 1}
 // of the transpose and the weight gradient of this layer by a fifth. With blocks of four images, quad and partial tiles
 // of 16 rows save a tenth of the time of the other convolutions.
 //
-// Without blocks, the part of B that a strip reads may exceed the first-level cache. With AVX2, 96 steps occupy up to 15
-// KiB. On an AMD Zen 3 (32 KiB), blocks of 64 to 100 steps make convolutions up to 1.4 times as fast, blocks of 160 steps
-// gain half as much, and blocks of more than 200 steps nothing. With AVX-512, a strip is twice as wide, but many
-// processors have 48 KiB. Its blocks are not tuned: 128 steps leave room for A, and need few loads and stores of C.
+// The remaining columns of a matrix fill at most one vector, so a tile of them has one sum for each row. AVX2 computes
+// them eight rows at a time, because two multiply-add units with a latency of four cycles need eight independent sums.
+//
+// With AVX2, the columns of B that a strip reads in a block of 96 steps occupy up to 15 KiB. On an AMD Zen 3 (32 KiB of
+// first-level cache), blocks of 64 to 100 steps make convolutions up to 1.5 times as fast, blocks of 160 steps gain half
+// as much, and blocks of more than 200 steps nothing. With AVX-512, a strip is twice as wide, but many processors have
+// 48 KiB. Its blocks are not tuned. In a transposed matrix A [450×512], 128 steps are on 64 memory pages, for which a
+// processor has addresses at hand.
 var (
 	avx512 = &isa{name: "AVX512", bytes: 64, count: 32, vectors: 3, partialWidth: 15, block: 128, peakSums: 12,
 		tiles: [kinds][]shape{
@@ -85,7 +89,7 @@ var (
 	avx2 = &isa{name: "AVX2", bytes: 32, count: 16, vectors: 3, partialWidth: 7, block: 96, peakSums: 12,
 		tiles: [kinds][]shape{
 			full:    grid(3, 1, 4),
-			partial: {{1, 1}, {4, 1}},
+			partial: {{1, 1}, {8, 1}},
 			quad:    {{1, 1}, {4, 1}},
 		}}
 	neon = &isa{name: "NEON", bytes: 16, count: 32, vectors: 4, partialWidth: 1, block: 96, peakSums: 24,

@@ -209,7 +209,7 @@ func (w *assembler) moveTile(kind tileKind, a address, r int, load bool) {
 // loadC emits code that sets the register c to the address of row 0 of C and loads the strides for the method each.
 func (w *assembler) loadC(s shape, kind tileKind) {
 	w.code("MOVE @c, c")
-	w.loadStride("cRow", "row", rowsInReach(s, kind))
+	w.loadStride("cRow", "row", min(s.rows, max(2, rowsInReach(s, kind))))
 	w.loadVectors("c", s, kind)
 }
 

@@ -23,7 +23,7 @@ func (c *Contraction[T]) blocks() {
 		limit = packedElements / (s.vectors * s.lanes)
 	}
 	segments, steps := len(c.Segments), c.Steps
-	if segments*steps > limit && !c.Add {
+	if segments*steps > limit && c.Rows >= minTiles*s.full[maxRows][s.vectors].rows && !c.Add {
 		segments, steps = max(1, limit/steps), min(limit, steps)
 	}
 	for first := 0; first < len(c.Segments); first += segments {
@@ -42,6 +42,10 @@ func (c *Contraction[T]) blocks() {
 		}
 	}
 }
+
+// minTiles is the smallest number of tiles for which a strip has blocks. Each tile reads B once, but blocks also load
+// and store the partial sums.
+const minTiles = 8
 
 // collides reports whether the rows of B are a multiple of 1 KiB apart. Such rows share a few sets of the first-level
 // cache, which cannot hold a block of them. A copy of the block (see packed) pays if at least 128 rows of A use it: a

@@ -38,7 +38,7 @@ var kernelSets = [levels]*kernelSet{
 		}),
 		partial: newTileLookup([]tileKernel{
 			{1, 1, 23},
-			{4, 1, 24},
+			{8, 1, 24},
 		}),
 		quad: newTileLookup([]tileKernel{
 			{1, 1, 25},

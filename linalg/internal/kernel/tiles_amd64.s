@@ -41,8 +41,6 @@ TEXT full1x1AVX512<>(SB), NOSPLIT, $0-16
 	// Add C to the sums if the argument addAt is the number of segments left.
 addC:
 	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, R14
 	JNE added
@@ -51,11 +49,9 @@ added:
 	CMPQ R14, $0
 	JEQ store
 	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
-	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -95,7 +91,6 @@ TEXT full1x2AVX512<>(SB), NOSPLIT, $0-16
 	// Add C to the sums if the argument addAt is the number of segments left.
 addC:
 	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
 	MOVQ tileArgs_cVector(DI), R9
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, R14
@@ -106,7 +101,6 @@ added:
 	CMPQ R14, $0
 	JEQ store
 	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -154,7 +148,6 @@ TEXT full1x3AVX512<>(SB), NOSPLIT, $0-16
 	// Add C to the sums if the argument addAt is the number of segments left.
 addC:
 	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
 	MOVQ tileArgs_cVector(DI), R9
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, R14
@@ -166,7 +159,6 @@ added:
 	CMPQ R14, $0
 	JEQ store
 	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -220,7 +212,6 @@ addC:
 	MOVQ tileArgs_c(DI), AX
 	MOVQ tileArgs_cRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_cVector(DI), R9
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, R14
 	JNE added
@@ -237,7 +228,6 @@ added:
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
-	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -492,7 +482,6 @@ addC:
 	MOVQ tileArgs_c(DI), AX
 	MOVQ tileArgs_cRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_cVector(DI), R9
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, R14
 	JNE added
@@ -510,7 +499,6 @@ added:
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
-	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -1178,7 +1166,6 @@ addC:
 	LEAQ (CX)(CX*2), DX
 	LEAQ (CX)(CX*4), SI
 	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_cVector(DI), R9
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, R14
 	JNE added
@@ -1215,7 +1202,6 @@ added:
 	MOVQ CX, AX
 	SHLQ $3, AX
 	SUBQ AX, R10
-	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -1306,8 +1292,6 @@ TEXT partial1x1AVX512<>(SB), NOSPLIT, $0-16
 	// Add C to the sums if the argument addAt is the number of segments left.
 addC:
 	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, R14
 	JNE added
@@ -1317,11 +1301,9 @@ added:
 	CMPQ R14, $0
 	JEQ store
 	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
-	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -1383,7 +1365,6 @@ addC:
 	LEAQ (CX)(CX*2), DX
 	LEAQ (CX)(CX*4), SI
 	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_cVector(DI), R9
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, R14
 	JNE added
@@ -1436,7 +1417,6 @@ added:
 	MOVQ CX, AX
 	SHLQ $3, AX
 	SUBQ AX, R10
-	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -1524,7 +1504,6 @@ TEXT quad1x1AVX512<>(SB), NOSPLIT, $0-16
 	// Add C to the sums if the argument addAt is the number of segments left.
 addC:
 	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
 	MOVQ tileArgs_cVector(DI), R9
 	MOVQ tileArgs_cQuad2(DI), R14
 	MOVQ tileArgs_cQuad3(DI), R15
@@ -1540,7 +1519,6 @@ added:
 	CMPQ tileArgs_left(DI), $0
 	JEQ store
 	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -1987,8 +1965,6 @@ TEXT full1x1AVX2<>(SB), NOSPLIT, $0-16
 	// Add C to the sums if the argument addAt is the number of segments left.
 addC:
 	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, R14
 	JNE added
@@ -1997,11 +1973,9 @@ added:
 	CMPQ R14, $0
 	JEQ store
 	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
-	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -2041,7 +2015,6 @@ TEXT full1x2AVX2<>(SB), NOSPLIT, $0-16
 	// Add C to the sums if the argument addAt is the number of segments left.
 addC:
 	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
 	MOVQ tileArgs_cVector(DI), R9
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, R14
@@ -2052,7 +2025,6 @@ added:
 	CMPQ R14, $0
 	JEQ store
 	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2100,7 +2072,6 @@ TEXT full1x3AVX2<>(SB), NOSPLIT, $0-16
 	// Add C to the sums if the argument addAt is the number of segments left.
 addC:
 	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
 	MOVQ tileArgs_cVector(DI), R9
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, R14
@@ -2112,7 +2083,6 @@ added:
 	CMPQ R14, $0
 	JEQ store
 	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2166,7 +2136,6 @@ addC:
 	MOVQ tileArgs_c(DI), AX
 	MOVQ tileArgs_cRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_cVector(DI), R9
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, R14
 	JNE added
@@ -2183,7 +2152,6 @@ added:
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
-	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -2437,8 +2405,6 @@ TEXT partial1x1AVX2<>(SB), NOSPLIT, $0-16
 	// Add C to the sums if the argument addAt is the number of segments left.
 addC:
 	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, R14
 	JNE added
@@ -2448,11 +2414,9 @@ added:
 	CMPQ R14, $0
 	JEQ store
 	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
-	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -2482,14 +2446,18 @@ store:
 	VZEROUPPER
 	RET
 
-// C is in registers 0 to 3 and B in registers 4 to 4. Elements of A are in the registers after B.
-TEXT partial4x1AVX2<>(SB), NOSPLIT, $0-16
+// C is in registers 0 to 7 and B in registers 8 to 8. Elements of A are in the registers after B.
+TEXT partial8x1AVX2<>(SB), NOSPLIT, $0-16
 	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Y0
 	VBROADCASTSS 4(BX), Y1
 	VBROADCASTSS 8(BX), Y2
 	VBROADCASTSS 12(BX), Y3
+	VBROADCASTSS 16(BX), Y4
+	VBROADCASTSS 20(BX), Y5
+	VBROADCASTSS 24(BX), Y6
+	VBROADCASTSS 28(BX), Y7
 	MOVQ tileArgs_lanes(DI), R13
 	LEAQ ones<>+32(SB), R14
 	SHLQ $2, R13
@@ -2501,28 +2469,38 @@ addC:
 	MOVQ tileArgs_c(DI), AX
 	MOVQ tileArgs_cRow(DI), CX
 	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_cVector(DI), R9
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, R14
 	JNE added
-	VMASKMOVPS (AX), Y15, Y4
-	VADDPS Y4, Y0, Y0
-	VMASKMOVPS (AX)(CX*1), Y15, Y4
-	VADDPS Y4, Y1, Y1
-	VMASKMOVPS (AX)(CX*2), Y15, Y4
-	VADDPS Y4, Y2, Y2
-	VMASKMOVPS (AX)(DX*1), Y15, Y4
-	VADDPS Y4, Y3, Y3
+	VMASKMOVPS (AX), Y15, Y8
+	VADDPS Y8, Y0, Y0
+	VMASKMOVPS (AX)(CX*1), Y15, Y8
+	VADDPS Y8, Y1, Y1
+	VMASKMOVPS (AX)(CX*2), Y15, Y8
+	VADDPS Y8, Y2, Y2
+	VMASKMOVPS (AX)(DX*1), Y15, Y8
+	VADDPS Y8, Y3, Y3
+	VMASKMOVPS (AX)(CX*4), Y15, Y8
+	VADDPS Y8, Y4, Y4
+	VMASKMOVPS (AX)(SI*1), Y15, Y8
+	VADDPS Y8, Y5, Y5
+	VMASKMOVPS (AX)(DX*2), Y15, Y8
+	VADDPS Y8, Y6, Y6
+	VMASKMOVPS (AX)(R8*1), Y15, Y8
+	VADDPS Y8, Y7, Y7
 added:
 	CMPQ R14, $0
 	JEQ store
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
-	MOVQ tileArgs_bVector(DI), R9
 	// For each segment:
 eachSegment:
 	MOVQ (R12), AX
@@ -2535,15 +2513,23 @@ eachSegment:
 	MOVQ tileArgs_steps(DI), R13
 	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 eachStep:
-	VMASKMOVPS (BX), Y15, Y4
-	VBROADCASTSS (AX), Y5
-	VFMADD231PS Y5, Y4, Y0
-	VBROADCASTSS (AX)(CX*1), Y6
-	VFMADD231PS Y6, Y4, Y1
-	VBROADCASTSS (AX)(CX*2), Y7
-	VFMADD231PS Y7, Y4, Y2
-	VBROADCASTSS (AX)(DX*1), Y8
-	VFMADD231PS Y8, Y4, Y3
+	VMASKMOVPS (BX), Y15, Y8
+	VBROADCASTSS (AX), Y9
+	VFMADD231PS Y9, Y8, Y0
+	VBROADCASTSS (AX)(CX*1), Y10
+	VFMADD231PS Y10, Y8, Y1
+	VBROADCASTSS (AX)(CX*2), Y11
+	VFMADD231PS Y11, Y8, Y2
+	VBROADCASTSS (AX)(DX*1), Y12
+	VFMADD231PS Y12, Y8, Y3
+	VBROADCASTSS (AX)(CX*4), Y9
+	VFMADD231PS Y9, Y8, Y4
+	VBROADCASTSS (AX)(SI*1), Y10
+	VFMADD231PS Y10, Y8, Y5
+	VBROADCASTSS (AX)(DX*2), Y11
+	VFMADD231PS Y11, Y8, Y6
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS Y12, Y8, Y7
 	ADDQ R10, AX
 	ADDQ R11, BX
 	DECQ R13
@@ -2558,6 +2544,10 @@ store:
 	VMASKMOVPS Y1, Y15, (AX)(CX*1)
 	VMASKMOVPS Y2, Y15, (AX)(CX*2)
 	VMASKMOVPS Y3, Y15, (AX)(DX*1)
+	VMASKMOVPS Y4, Y15, (AX)(CX*4)
+	VMASKMOVPS Y5, Y15, (AX)(SI*1)
+	VMASKMOVPS Y6, Y15, (AX)(DX*2)
+	VMASKMOVPS Y7, Y15, (AX)(R8*1)
 	VZEROUPPER
 	RET
 
@@ -2571,7 +2561,6 @@ TEXT quad1x1AVX2<>(SB), NOSPLIT, $0-16
 	// Add C to the sums if the argument addAt is the number of segments left.
 addC:
 	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
 	MOVQ tileArgs_cVector(DI), R9
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, tileArgs_left(DI)
@@ -2583,7 +2572,6 @@ added:
 	CMPQ tileArgs_left(DI), $0
 	JEQ store
 	// Load strides.
-	MOVQ tileArgs_aRow(DI), CX
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
 	MOVQ tileArgs_segments(DI), R12
@@ -2732,7 +2720,7 @@ DATA tileTable<>+160(SB)/8, $full4x1AVX2<>(SB)
 DATA tileTable<>+168(SB)/8, $full4x2AVX2<>(SB)
 DATA tileTable<>+176(SB)/8, $full4x3AVX2<>(SB)
 DATA tileTable<>+184(SB)/8, $partial1x1AVX2<>(SB)
-DATA tileTable<>+192(SB)/8, $partial4x1AVX2<>(SB)
+DATA tileTable<>+192(SB)/8, $partial8x1AVX2<>(SB)
 DATA tileTable<>+200(SB)/8, $quad1x1AVX2<>(SB)
 DATA tileTable<>+208(SB)/8, $quad4x1AVX2<>(SB)
 GLOBL tileTable<>(SB), RODATA, $216

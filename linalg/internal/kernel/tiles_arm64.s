@@ -36,8 +36,6 @@ TEXT full1x1NEON<>(SB), NOSPLIT, $0-16
 	// Add C to the sums if the argument addAt is the number of segments left.
 addC:
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
 	BNE added
@@ -47,11 +45,9 @@ added:
 	CMP $0, R12
 	BEQ store
 	// Load strides.
-	MOVD tileArgs_aRow(R0), R3
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
-	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -90,7 +86,6 @@ TEXT full1x2NEON<>(SB), NOSPLIT, $0-16
 	// Add C to the sums if the argument addAt is the number of segments left.
 addC:
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
 	MOVD tileArgs_cVector(R0), R7
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
@@ -103,7 +98,6 @@ added:
 	CMP $0, R12
 	BEQ store
 	// Load strides.
-	MOVD tileArgs_aRow(R0), R3
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -150,7 +144,6 @@ TEXT full1x3NEON<>(SB), NOSPLIT, $0-16
 	// Add C to the sums if the argument addAt is the number of segments left.
 addC:
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
 	MOVD tileArgs_cVector(R0), R7
 	ADD R7, R7, R17
 	MOVD tileArgs_addAt(R0), R11
@@ -166,7 +159,6 @@ added:
 	CMP $0, R12
 	BEQ store
 	// Load strides.
-	MOVD tileArgs_aRow(R0), R3
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -218,7 +210,6 @@ TEXT full1x4NEON<>(SB), NOSPLIT, $0-16
 	// Add C to the sums if the argument addAt is the number of segments left.
 addC:
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
 	MOVD tileArgs_cVector(R0), R7
 	ADD R7, R7, R17
 	ADD R7, R17, R19
@@ -237,7 +228,6 @@ added:
 	CMP $0, R12
 	BEQ store
 	// Load strides.
-	MOVD tileArgs_aRow(R0), R3
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
@@ -299,7 +289,6 @@ addC:
 	MOVD tileArgs_cRow(R0), R3
 	ADD R3, R3, R14
 	ADD R3, R14, R4
-	MOVD tileArgs_cVector(R0), R7
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
 	BNE added
@@ -321,7 +310,6 @@ added:
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
-	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -1351,7 +1339,6 @@ addC:
 	ADD R3, R15, R5
 	ADD R3, R5, R16
 	ADD R3, R16, R6
-	MOVD tileArgs_cVector(R0), R7
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
 	BNE added
@@ -1405,7 +1392,6 @@ added:
 	MOVD R3, R1
 	LSL $3, R1
 	SUB R1, R8
-	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -1490,8 +1476,6 @@ TEXT partial1x1NEON<>(SB), NOSPLIT, $0-16
 	// Add C to the sums if the argument addAt is the number of segments left.
 addC:
 	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
 	BNE added
@@ -1501,11 +1485,9 @@ added:
 	CMP $0, R12
 	BEQ store
 	// Load strides.
-	MOVD tileArgs_aRow(R0), R3
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
 	MOVD tileArgs_segments(R0), R10
-	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
@@ -1580,7 +1562,6 @@ addC:
 	ADD R3, R15, R5
 	ADD R3, R5, R16
 	ADD R3, R16, R6
-	MOVD tileArgs_cVector(R0), R7
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
 	BNE added
@@ -1634,7 +1615,6 @@ added:
 	MOVD R3, R1
 	LSL $3, R1
 	SUB R1, R8
-	MOVD tileArgs_bVector(R0), R7
 	// For each segment:
 eachSegment:
 	MOVD (R10), R1
