@@ -68,8 +68,12 @@ func (s state) encode() []byte {
 	b.Grow(5 * len(s.Best))                             // enough, because Trainer has three times the numbers of Best
 	z, _ := gzip.NewWriterLevel(&b, gzip.NoCompression) // only the checksum of gzip is needed
 	gob.NewEncoder(z).Encode(header)                    // cannot fail, because it writes to memory
+	var block []byte
 	for _, m := range s.matrices() {
-		binary.Write(z, binary.LittleEndian, m.Data)
+		for numbers := range slices.Chunk(m.Data, 1<<14) {
+			block, _ = binary.Append(block[:0], binary.LittleEndian, numbers)
+			z.Write(block)
+		}
 	}
 	z.Write(s.Best)
 	z.Close()

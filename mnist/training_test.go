@@ -85,7 +85,7 @@ func TestInvalidStatesAreRefused(t *testing.T) {
 		`its format is "hvae-mnist-state/5", not`: func(s *state) { s.Format = "hvae-mnist-state/5" },
 		"5000 latent dimensions":                  func(s *state) { s.Settings.Latent = 5000 },
 		"numbers are missing":                     func(s *state) { s.Trainer.Params[1].Averages.Rows = 1 << 30 },
-		"are missing":                             func(s *state) { s.Trainer.Params[0].Value.Cols = -1 },
+		"are missing":                             func(s *state) { s.Trainer.Params[0].Value.Rows = -1 },
 		"cannot restore a state":                  func(s *state) { s.Trainer.Params[0].Name = "other" },
 		`the optimiser "other"`:                   func(s *state) { s.Trainer.Optimiser = "other" },
 	} {

@@ -46,6 +46,7 @@ func ReadFile(name string, limit int64) (b []byte, info os.FileInfo, err error) 
 // file. It returns an error if the file is damaged or expands to more than limit bytes.
 func Gunzip(b []byte, limit int64) ([]byte, error) {
 	in, out := bytes.NewReader(b), new(bytes.Buffer)
+	out.Grow(len(b) + bytes.MinRead)
 	var z gzip.Reader
 	for { // a gzip file consists of one or more members
 		err := z.Reset(in)
