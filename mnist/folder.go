@@ -291,7 +291,7 @@ func modelFlag(f *flag.FlagSet, name *string) {
 
 // dataFlag defines the flag -data.
 func dataFlag(f *flag.FlagSet, folder *string) {
-	f.StringVar(folder, "data", *folder, "`folder` with 28×28 images in files named as MNIST's, or synthetic for built-in images; missing MNIST files are\ndownloaded (default $HVAE_MNIST, else a folder in the user's cache)")
+	f.StringVar(folder, "data", *folder, "`folder` with 28×28 images in files named as MNIST's, or synthetic for built-in images; missing MNIST files are\ndownloaded if it contains nothing else (default $HVAE_MNIST, else a folder in the user's cache)")
 }
 
 // given reports whether at least one of the named flags was given.

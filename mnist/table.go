@@ -186,7 +186,7 @@ func readMetrics(name string) (all []model.Metrics, err error) {
 			err = errors.New("the epoch or the ELBO is wrong")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s, line %d: %w", name, len(all)+1, err)
+			return nil, fmt.Errorf("%s, line %d: %w: train -resume writes the file again", name, len(all)+1, err)
 		}
 		all = append(all, m)
 	}
