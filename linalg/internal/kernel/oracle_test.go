@@ -5,9 +5,9 @@ import (
 	"math/big"
 )
 
-// The functions below use math/big with a precision of at least 160 bits. They are the oracle for the float64 kernels.
+// The functions below use math/big with a precision of at least 128 bits. They are the oracle for the float64 kernels.
 
-const bigPrecision = 160
+const bigPrecision = 128
 
 var bigLog2, _, _ = big.ParseFloat(
 	"0.693147180559945309417232121458176568075500134360255254120680009493393621969694715605863326996418687",
@@ -42,18 +42,27 @@ func expOf(x *big.Float) *big.Float {
 		return expOf(newBig(math.Copysign(1000, v)))
 	}
 	n := math.Round(v / math.Ln2)
-	r := newBig(0).Sub(x, new(big.Float).Mul(big.NewFloat(n), bigLog2))
+	r := newBig(0).Sub(x, newBig(0).Mul(newBig(n), bigLog2))
 	r.SetMantExp(r, -8)
-	sum, term := newBig(1), newBig(1)
-	for i := range 16 {
-		term = quo(mul(term, r), newBig(float64(i+1)))
-		sum.Add(sum, term)
+	sum := newBig(1)
+	for i := len(reciprocals) - 1; i > 0; i-- { // 1 + r(1 + r/2(1 + r/3(1 + …)))
+		sum.Mul(sum, reciprocals[i])
+		sum.Mul(sum, r)
+		sum.Add(sum, reciprocals[1])
 	}
 	for range 8 {
 		sum.Mul(sum, sum)
 	}
 	return sum.SetMantExp(sum, int(n))
 }
+
+// reciprocals[i] is 1/i.
+var reciprocals = func() (all [14]*big.Float) {
+	for i := range all {
+		all[i] = quo(newBig(1), newBig(float64(max(i, 1))))
+	}
+	return all
+}()
 
 func bigLog(x float64) *big.Float {
 	f, e := x, 0
