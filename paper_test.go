@@ -353,7 +353,7 @@ func flowDensity(r *report) {
 	r.corrected("(5) eq:estimatorHMC, left",
 		"q^K contains |det ∇Φ^k(z_k, ρ_k)|⁻¹, at the point after step k (for HVAE, it is α_k^−ℓ at all points)",
 		"q^K is a density with |det ∇Φ^k(z_(k−1), ρ_(k−1))|⁻¹, at the point before step k")
-	const n, h = 201, 0.1
+	const n, h = 151, 2. / 15
 	points := linalg.New[float64](2, n*n) // (z_K, ρ_K)
 	for i := range n * n {
 		points.Row(0)[i] = h * float64(i%n-n/2)
@@ -1093,7 +1093,7 @@ func figure1b(r *report) {
 	r.statement("figure 1b, fig:temp_vs_no_temp",
 		"tempering reduces the error: a run with d = 2 and N = 1000, and the stored results")
 	train := func(method string) model.Outcome {
-		c := model.Config{Points: 1000, Iterations: 6000, Draws: 10, Rate: 2e-3, Seed: 1}
+		c := model.Config{Points: 1000, Iterations: 3000, Draws: 10, Rate: 4e-3, Seed: 1}
 		o, err := c.Train(r.t.Context(), method, 2, 0, func() {})
 		r.must(err)
 		return o
@@ -1165,7 +1165,7 @@ func networks(r *report) {
 // difference, which is KL.
 func vaeBound(r *report) {
 	r.statement("", "z₀ = μ + Σ^½·ε, and HVAE with K = 0 is the VAE")
-	const draws = 100
+	const draws = 20
 	var t tape
 	x := image(&t)
 	rng := random.Stream(11, "without steps")
@@ -1245,14 +1245,14 @@ func importanceNLL(r *report) {
 	}
 	var double tape
 	network := mnistNetwork[float64](configs[0]).Const(&double)
-	z := grid(8, 200)
+	z := grid(8, 100)
 	logJoint := mnist.LogBernoulli(image(&double), network.Decode(double.Const(z))).Value.Data
 	for i, z := range z.Data {
 		logJoint[i] += logNormal(z, 0, 1)
 	}
-	logEvidence := numeric.LogSumExp(logJoint) + math.Log(16./200)
+	logEvidence := numeric.LogSumExp(logJoint) + math.Log(16./100)
 	for _, c := range configs {
-		const blocks, block = 21, 48
+		const blocks, block = 10, 48
 		model := mnistNetwork[float32](c)
 		rng := random.Stream(8, c.String())
 		var t ad.Tape[float32]
@@ -1273,13 +1273,13 @@ func importanceNLL(r *report) {
 
 // posteriorCovariance checks the paper's statement "samples from the HVAE approximate posterior exhibit non-negligible
 // covariance across dimensions". The model is the HVAE that this repository includes (K = 5, free tempering, a separate
-// ε for each step). The check draws z₀ and z_K 200 times for each of 20 simulated images, and computes the correlation
+// ε for each step). The check draws z₀ and z_K 200 times for each of 14 simulated images, and computes the correlation
 // r of each pair of dimensions. It omits dimensions in which the standard deviation of q⁰ is at least 0.9. The model
 // hardly uses these dimensions, because their q⁰ is nearly the prior N(0, 1). The dimensions of z₀ are independent, so
 // the mean |r| of z₀ must be √(2/(π·200)) = 0.0564. The mean |r| of z_K must be at least 1.5 times as large.
 func posteriorCovariance(r *report) {
 	r.statement("", `samples from the HVAE's posterior have "non-negligible covariance across dimensions"`)
-	const images, draws = 20, 200
+	const images, draws = 14, 200
 	b, err := os.ReadFile("mnist/results/hvae.safetensors")
 	r.must(err)
 	c, err := mnist.DecodeCheckpoint(b)
