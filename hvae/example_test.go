@@ -279,29 +279,15 @@ func (eightSchools) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 // The draws z_K, weighted by p̂, approximate the posterior, so their weighted means estimate posterior expectations. By
 // quadrature, log p(y) = −31.311, E[μ | y] = 4.40 and E[τ | y] = 3.60.
 func ExampleSample() {
-	const dims, K, draws = 10, 2, 20_000
-	var params hvae.Params[float64]
-	mean, logSD := params.Add("mean", linalg.New[float64](dims, 1)), params.Add("log sd", linalg.New[float64](dims, 1))
-	step := params.Add("step size", linalg.New[float64](1, dims))
-	alpha, momentumSD := params.Add("log α", linalg.New[float64](K, 1)), params.Add("log s", linalg.New[float64](1, 1))
-	draw := func(b *hvae.Block[float64], L int) hvae.Sample[float64] {
-		prior := hvae.DiagonalNormal[float64]{Mean: b.Var(mean), SD: ad.Exp(b.Var(logSD))}
-		flow := &hvae.Flow[float64]{Target: eightSchools{}, K: K, StepSize: hvae.Constrain(b.Var(step), 0, 0.5),
-			Tempering: hvae.UntiedTempering(ad.Exp(b.Var(alpha)), ad.Exp(b.Var(momentumSD)))}
-		return hvae.HIS(flow, prior, b.Noise(dims, L), b.Noise(dims, L))
-	}
-	bound := func(b *hvae.Block[float64]) *ad.Var[float64] {
-		return hvae.ImportanceBound(draw(b, 8).LogEstimate(), 8)
-	}
-	trainer := hvae.NewTrainer(params, &hvae.Adamax[float64]{Rate: 0.02}, bound)
-	for range 1000 {
-		if _, err := trainer.Step(context.Background(), hvae.Draws(4)); err != nil {
-			log.Fatal(err)
-		}
+	const draws = 20_000
+	fit, err := hvae.Fit(context.Background(), eightSchools{}, 10, hvae.FitOptions{K: 2})
+	if err != nil {
+		log.Fatal(err)
 	}
 	logs, mu, tau := make([]float64, draws), make([]float64, draws), make([]float64, draws)
-	trainer.Each(context.Background(), hvae.Draws(draws), 1, func(b *hvae.Block[float64]) {
-		s := draw(b, 1)
+	var evaluator hvae.Evaluator[float64]
+	evaluator.Each(context.Background(), hvae.Draws(draws), 1, func(b *hvae.Block[float64]) {
+		s := fit.Draw(b, 1)
 		copy(logs[b.First:], s.LogEstimate().Value.Data) // b.First is the position of the block's first draw
 		copy(mu[b.First:], s.End.Z.Value.Row(0))
 		v, _ := hvae.Bounded(ad.RowRange(s.End.Z, 1, 2), 0, math.Inf(1))
@@ -322,8 +308,8 @@ func ExampleSample() {
 	mean2, se2 := expectation(tau)
 	fmt.Printf("E[μ | y] = %.2f ± %.2f, E[τ | y] = %.2f ± %.2f\n", mean1, se1, mean2, se2)
 	// Output:
-	// log p(y) = -31.31 ± 0.01, effective draws 9405
-	// E[μ | y] = 4.35 ± 0.03, E[τ | y] = 3.66 ± 0.04
+	// log p(y) = -31.31 ± 0.01, effective draws 12674
+	// E[μ | y] = 4.42 ± 0.03, E[τ | y] = 3.59 ± 0.03
 }
 
 // regression is the target of Gaussian process regression with values z ~ N(0, CCᵀ) and observations y ~ N(z, 0.3²I).
@@ -336,9 +322,9 @@ func (r regression) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Add(prior.LogDensity(z), likelihood.LogDensity(t.Const(r.y)))
 }
 
-// Under the posterior, the elements of z are correlated. Without a flow, the ELBO with q⁰ = Normal nearly reaches the
-// log evidence, which is log N(y | 0, CCᵀ + 0.3²I) = −5.024. The ELBO with DiagonalNormal does not.
-func ExampleNormal() {
+// Fit estimates the evidence in one call, here log N(y | 0, CCᵀ + 0.3²I) = −5.024. The posterior is normal, and q⁰ has any
+// covariance in up to 30 dimensions, so no flow is needed. ExampleTrainer shows the parts of Fit.
+func ExampleFit() {
 	x, y := []float64{-2, -1.2, -0.3, 0.4, 1.1, 2}, linalg.Column(-0.9, -1.1, -0.2, 0.5, 0.8, 0.7)
 	n := len(x)
 	covariance := linalg.New[float64](n, n)
@@ -346,35 +332,15 @@ func ExampleNormal() {
 		d := x[i/n] - x[i%n]
 		covariance.Data[i] = math.Exp(-d * d / 2)
 	}
-	target := regression{linalg.Cholesky(covariance), y}
-	var params hvae.Params[float64]
-	mean := params.Add("mean", linalg.New[float64](n, 1))
-	factor := params.Add("factor", linalg.New[float64](n, n)) // for C = I
-	logSD := params.Add("log sd", linalg.New[float64](n, 1))
-	train := func(params []*hvae.Param[float64], prior func(b *hvae.Block[float64]) hvae.Prior[float64]) {
-		bound := func(b *hvae.Block[float64]) *ad.Var[float64] {
-			return hvae.HIS(&hvae.Flow[float64]{Target: target}, prior(b), b.Noise(n, 1), b.Noise(n, 1)).LogEstimate()
-		}
-		adamax := &hvae.Adamax[float64]{}
-		trainer := hvae.NewTrainer(params, adamax, bound)
-		for step := range 1000 {
-			adamax.Rate = 0.1 * (1 - float64(step)/1000)
-			if _, err := trainer.Step(context.Background(), hvae.Draws(32)); err != nil {
-				log.Fatal(err)
-			}
-		}
-		e, _ := trainer.Evidence(context.Background(), 10_000, 1, bound)
-		fmt.Printf("ELBO %.2f, log p(y) = %.3f ± %.3f\n", e.ELBO, e.Log, e.StandardError)
+	fit, err := hvae.Fit(context.Background(), regression{linalg.Cholesky(covariance), y}, n, hvae.FitOptions{})
+	if err != nil {
+		log.Fatal(err)
 	}
-	train(hvae.Params[float64]{mean, factor}, func(b *hvae.Block[float64]) hvae.Prior[float64] {
-		return hvae.Normal[float64]{Mean: b.Var(mean), Factor: hvae.CholeskyFactor(b.Var(factor))}
-	})
-	train(hvae.Params[float64]{mean, logSD}, func(b *hvae.Block[float64]) hvae.Prior[float64] {
-		return hvae.DiagonalNormal[float64]{Mean: b.Var(mean), SD: ad.Exp(b.Var(logSD))}
-	})
+	fmt.Printf("log p(y) = %.3f ± %.3f, ELBO %.2f\n", fit.Evidence.Log, fit.Evidence.StandardError, fit.Evidence.ELBO)
+	fmt.Printf("by annealed importance sampling %.1f; warning: %q\n", fit.Annealed.Log, fit.Warning)
 	// Output:
-	// ELBO -5.03, log p(y) = -5.024 ± 0.001
-	// ELBO -5.73, log p(y) = -5.082 ± 0.019
+	// log p(y) = -5.025 ± 0.002, ELBO -5.05
+	// by annealed importance sampling -5.0; warning: ""
 }
 
 // In uniformPrior, z is uniform on (−6, 6)ˡ, x | z ~ N(z, I), and x = 0. The latent y is unbounded and determines z.

@@ -67,7 +67,8 @@ func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f
 		trainer.Seed, trainer.BlockSize = o.Seed, 16/L
 		for trainer.Steps() < steps {
 			adamax.Rate = 0.05 * (1 - float64(trainer.Steps())/float64(steps))
-			if _, err = trainer.Step(ctx, Draws(16)); err != nil {
+			_, err = trainer.Step(ctx, Draws(16))
+			if err != nil {
 				return f, err
 			}
 		}

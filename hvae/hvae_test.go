@@ -245,7 +245,8 @@ func check[T linalg.Float](t *testing.T, low, high T, tolerance, lo, hi float64)
 	var tape ad.Tape[T]
 	got := hvae.Constrain(tape.Const(linalg.Column[T](-40, 0, 40)), lo, hi).Value.Data
 	for i, want := range []float64{lo, (lo + hi) / 2, hi} {
-		if !(low <= got[i] && got[i] <= high && math.Abs(float64(got[i])-want) <= tolerance*max(1, math.Abs(lo)+math.Abs(hi))) {
+		inside := low <= got[i] && got[i] <= high
+		if !inside || !(math.Abs(float64(got[i])-want) <= tolerance*max(1, math.Abs(lo)+math.Abs(hi))) {
 			t.Errorf("for (%v, %v) in %T, Constrain(%d) is %v, want %v", lo, hi, low, 40*(i-1), got[i], want)
 		}
 	}
