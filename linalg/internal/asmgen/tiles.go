@@ -92,10 +92,13 @@ func (w *assembler) tile(s shape, kind tileKind) {
 		left = "@left"
 		w.code("MOVE left, @left")
 	}
-	w.comment("Add C to the sums if the argument addAt is the number of segments left.")
+	w.jumpIfAdding("JEQUAL", kind, left, "addC")
+	w.code("products:")
+	w.products(s, kind, left)
+	w.comment("Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.")
 	w.code("addC:")
 	w.loadC(s, kind)
-	w.code("MOVE @addAt, steps; JOTHER steps, %s, added", left)
+	w.jumpIfAdding("JOTHER", kind, left, "added")
 	w.each(s, kind, func(i int, a address) {
 		if kind == full {
 			w.vectorMemory("add", i, a, i, sums)
@@ -104,14 +107,20 @@ func (w *assembler) tile(s shape, kind tileKind) {
 		w.moveTile(kind, a, sums, true)
 		w.vector("add", i, sums, i)
 	})
-	w.code("added:; JEQUAL %s, $0, store", left)
-	w.products(s, kind, left)
-	w.code("JUMP addC")
-	w.comment("Store the sums to C.")
-	w.code("store:; MOVE @c, c")
+	w.code("added:; JOTHER %s, $0, products; MOVE @c, c", left)
 	w.each(s, kind, func(i int, a address) { w.moveTile(kind, a, i, false) })
 	w.masked = false
 	w.code("RETURN")
+}
+
+// jumpIfAdding emits a jump to a label, JEQUAL if the kernel adds C to the sums now, or JOTHER if it does not.
+func (w *assembler) jumpIfAdding(jump string, kind tileKind, left, label string) {
+	addAt := "@addAt"
+	if w.architecture == arm64 || kind == quad { // the instruction cannot compare addAt and left in memory
+		w.code("MOVE @addAt, steps")
+		addAt = "steps"
+	}
+	w.code("%s %s, %s, %s", jump, addAt, left, label)
 }
 
 // products emits the loops over segments and steps (see linalg.Contraction). The operand left holds the number of

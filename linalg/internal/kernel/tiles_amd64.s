@@ -38,16 +38,9 @@ TEXT full1x1AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Z0
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VADDPS (AX), Z0, Z0
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
@@ -73,9 +66,15 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VZEROUPPER
@@ -88,18 +87,9 @@ TEXT full1x2AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS (BX), Z0
 	VMOVAPS Z0, Z1
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(R9*1), Z1, Z1
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
@@ -128,9 +118,17 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cVector(DI), R9
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(R9*1)
@@ -145,19 +143,9 @@ TEXT full1x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z0, Z1
 	VMOVAPS Z0, Z2
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(R9*1), Z1, Z1
-	VADDPS (AX)(R9*2), Z2, Z2
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
@@ -188,9 +176,18 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cVector(DI), R9
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	VADDPS (AX)(R9*2), Z2, Z2
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(R9*1)
@@ -207,21 +204,9 @@ TEXT full4x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 8(BX), Z2
 	VBROADCASTSS 12(BX), Z3
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(CX*1), Z1, Z1
-	VADDPS (AX)(CX*2), Z2, Z2
-	VADDPS (AX)(DX*1), Z3, Z3
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
@@ -255,9 +240,20 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(CX*1), Z1, Z1
+	VADDPS (AX)(CX*2), Z2, Z2
+	VADDPS (AX)(DX*1), Z3, Z3
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(CX*1)
@@ -279,28 +275,9 @@ TEXT full4x2AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Z6
 	VMOVAPS Z6, Z7
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(R9*1), Z1, Z1
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z2, Z2
-	VADDPS (AX)(R9*1), Z3, Z3
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z4, Z4
-	VADDPS (AX)(R9*1), Z5, Z5
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z6, Z6
-	VADDPS (AX)(R9*1), Z7, Z7
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
@@ -340,9 +317,27 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z2, Z2
+	VADDPS (AX)(R9*1), Z3, Z3
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z4, Z4
+	VADDPS (AX)(R9*1), Z5, Z5
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z6, Z6
+	VADDPS (AX)(R9*1), Z7, Z7
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(R9*1)
@@ -375,32 +370,9 @@ TEXT full4x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z9, Z10
 	VMOVAPS Z9, Z11
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(R9*1), Z1, Z1
-	VADDPS (AX)(R9*2), Z2, Z2
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z3, Z3
-	VADDPS (AX)(R9*1), Z4, Z4
-	VADDPS (AX)(R9*2), Z5, Z5
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z6, Z6
-	VADDPS (AX)(R9*1), Z7, Z7
-	VADDPS (AX)(R9*2), Z8, Z8
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z9, Z9
-	VADDPS (AX)(R9*1), Z10, Z10
-	VADDPS (AX)(R9*2), Z11, Z11
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
@@ -445,9 +417,31 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	VADDPS (AX)(R9*2), Z2, Z2
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z3, Z3
+	VADDPS (AX)(R9*1), Z4, Z4
+	VADDPS (AX)(R9*2), Z5, Z5
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z6, Z6
+	VADDPS (AX)(R9*1), Z7, Z7
+	VADDPS (AX)(R9*2), Z8, Z8
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z9, Z9
+	VADDPS (AX)(R9*1), Z10, Z10
+	VADDPS (AX)(R9*2), Z11, Z11
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(R9*1)
@@ -477,22 +471,9 @@ TEXT full5x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Z3
 	VBROADCASTSS 16(BX), Z4
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(CX*1), Z1, Z1
-	VADDPS (AX)(CX*2), Z2, Z2
-	VADDPS (AX)(DX*1), Z3, Z3
-	VADDPS (AX)(CX*4), Z4, Z4
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
@@ -528,9 +509,21 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(CX*1), Z1, Z1
+	VADDPS (AX)(CX*2), Z2, Z2
+	VADDPS (AX)(DX*1), Z3, Z3
+	VADDPS (AX)(CX*4), Z4, Z4
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(CX*1)
@@ -555,31 +548,9 @@ TEXT full5x2AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 16(BX), Z8
 	VMOVAPS Z8, Z9
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(R9*1), Z1, Z1
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z2, Z2
-	VADDPS (AX)(R9*1), Z3, Z3
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z4, Z4
-	VADDPS (AX)(R9*1), Z5, Z5
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z6, Z6
-	VADDPS (AX)(R9*1), Z7, Z7
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z8, Z8
-	VADDPS (AX)(R9*1), Z9, Z9
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
@@ -622,9 +593,30 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z2, Z2
+	VADDPS (AX)(R9*1), Z3, Z3
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z4, Z4
+	VADDPS (AX)(R9*1), Z5, Z5
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z6, Z6
+	VADDPS (AX)(R9*1), Z7, Z7
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z8, Z8
+	VADDPS (AX)(R9*1), Z9, Z9
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(R9*1)
@@ -663,36 +655,9 @@ TEXT full5x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z12, Z13
 	VMOVAPS Z12, Z14
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(R9*1), Z1, Z1
-	VADDPS (AX)(R9*2), Z2, Z2
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z3, Z3
-	VADDPS (AX)(R9*1), Z4, Z4
-	VADDPS (AX)(R9*2), Z5, Z5
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z6, Z6
-	VADDPS (AX)(R9*1), Z7, Z7
-	VADDPS (AX)(R9*2), Z8, Z8
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z9, Z9
-	VADDPS (AX)(R9*1), Z10, Z10
-	VADDPS (AX)(R9*2), Z11, Z11
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z12, Z12
-	VADDPS (AX)(R9*1), Z13, Z13
-	VADDPS (AX)(R9*2), Z14, Z14
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
@@ -741,9 +706,35 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	VADDPS (AX)(R9*2), Z2, Z2
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z3, Z3
+	VADDPS (AX)(R9*1), Z4, Z4
+	VADDPS (AX)(R9*2), Z5, Z5
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z6, Z6
+	VADDPS (AX)(R9*1), Z7, Z7
+	VADDPS (AX)(R9*2), Z8, Z8
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z9, Z9
+	VADDPS (AX)(R9*1), Z10, Z10
+	VADDPS (AX)(R9*2), Z11, Z11
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z12, Z12
+	VADDPS (AX)(R9*1), Z13, Z13
+	VADDPS (AX)(R9*2), Z14, Z14
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(R9*1)
@@ -815,40 +806,9 @@ TEXT full8x2AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 28(BX), Z14
 	VMOVAPS Z14, Z15
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(R9*1), Z1, Z1
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z2, Z2
-	VADDPS (AX)(R9*1), Z3, Z3
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z4, Z4
-	VADDPS (AX)(R9*1), Z5, Z5
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z6, Z6
-	VADDPS (AX)(R9*1), Z7, Z7
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z8, Z8
-	VADDPS (AX)(R9*1), Z9, Z9
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z10, Z10
-	VADDPS (AX)(R9*1), Z11, Z11
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z12, Z12
-	VADDPS (AX)(R9*1), Z13, Z13
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z14, Z14
-	VADDPS (AX)(R9*1), Z15, Z15
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
@@ -902,9 +862,39 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z2, Z2
+	VADDPS (AX)(R9*1), Z3, Z3
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z4, Z4
+	VADDPS (AX)(R9*1), Z5, Z5
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z6, Z6
+	VADDPS (AX)(R9*1), Z7, Z7
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z8, Z8
+	VADDPS (AX)(R9*1), Z9, Z9
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z10, Z10
+	VADDPS (AX)(R9*1), Z11, Z11
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z12, Z12
+	VADDPS (AX)(R9*1), Z13, Z13
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z14, Z14
+	VADDPS (AX)(R9*1), Z15, Z15
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(R9*1)
@@ -996,48 +986,9 @@ TEXT full8x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z21, Z22
 	VMOVAPS Z21, Z23
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(R9*1), Z1, Z1
-	VADDPS (AX)(R9*2), Z2, Z2
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z3, Z3
-	VADDPS (AX)(R9*1), Z4, Z4
-	VADDPS (AX)(R9*2), Z5, Z5
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z6, Z6
-	VADDPS (AX)(R9*1), Z7, Z7
-	VADDPS (AX)(R9*2), Z8, Z8
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z9, Z9
-	VADDPS (AX)(R9*1), Z10, Z10
-	VADDPS (AX)(R9*2), Z11, Z11
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z12, Z12
-	VADDPS (AX)(R9*1), Z13, Z13
-	VADDPS (AX)(R9*2), Z14, Z14
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z15, Z15
-	VADDPS (AX)(R9*1), Z16, Z16
-	VADDPS (AX)(R9*2), Z17, Z17
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z18, Z18
-	VADDPS (AX)(R9*1), Z19, Z19
-	VADDPS (AX)(R9*2), Z20, Z20
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Z21, Z21
-	VADDPS (AX)(R9*1), Z22, Z22
-	VADDPS (AX)(R9*2), Z23, Z23
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
@@ -1100,9 +1051,47 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(R9*1), Z1, Z1
+	VADDPS (AX)(R9*2), Z2, Z2
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z3, Z3
+	VADDPS (AX)(R9*1), Z4, Z4
+	VADDPS (AX)(R9*2), Z5, Z5
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z6, Z6
+	VADDPS (AX)(R9*1), Z7, Z7
+	VADDPS (AX)(R9*2), Z8, Z8
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z9, Z9
+	VADDPS (AX)(R9*1), Z10, Z10
+	VADDPS (AX)(R9*2), Z11, Z11
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z12, Z12
+	VADDPS (AX)(R9*1), Z13, Z13
+	VADDPS (AX)(R9*2), Z14, Z14
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z15, Z15
+	VADDPS (AX)(R9*1), Z16, Z16
+	VADDPS (AX)(R9*2), Z17, Z17
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z18, Z18
+	VADDPS (AX)(R9*1), Z19, Z19
+	VADDPS (AX)(R9*2), Z20, Z20
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Z21, Z21
+	VADDPS (AX)(R9*1), Z22, Z22
+	VADDPS (AX)(R9*2), Z23, Z23
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(R9*1)
@@ -1159,36 +1148,9 @@ TEXT full16x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 56(BX), Z14
 	VBROADCASTSS 60(BX), Z15
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	LEAQ (CX)(CX*4), SI
-	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VADDPS (AX), Z0, Z0
-	VADDPS (AX)(CX*1), Z1, Z1
-	VADDPS (AX)(CX*2), Z2, Z2
-	VADDPS (AX)(DX*1), Z3, Z3
-	VADDPS (AX)(CX*4), Z4, Z4
-	VADDPS (AX)(SI*1), Z5, Z5
-	VADDPS (AX)(DX*2), Z6, Z6
-	VADDPS (AX)(R8*1), Z7, Z7
-	LEAQ (AX)(CX*8), AX
-	VADDPS (AX), Z8, Z8
-	VADDPS (AX)(CX*1), Z9, Z9
-	VADDPS (AX)(CX*2), Z10, Z10
-	VADDPS (AX)(DX*1), Z11, Z11
-	VADDPS (AX)(CX*4), Z12, Z12
-	VADDPS (AX)(SI*1), Z13, Z13
-	VADDPS (AX)(DX*2), Z14, Z14
-	VADDPS (AX)(R8*1), Z15, Z15
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
@@ -1255,9 +1217,35 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VADDPS (AX), Z0, Z0
+	VADDPS (AX)(CX*1), Z1, Z1
+	VADDPS (AX)(CX*2), Z2, Z2
+	VADDPS (AX)(DX*1), Z3, Z3
+	VADDPS (AX)(CX*4), Z4, Z4
+	VADDPS (AX)(SI*1), Z5, Z5
+	VADDPS (AX)(DX*2), Z6, Z6
+	VADDPS (AX)(R8*1), Z7, Z7
+	LEAQ (AX)(CX*8), AX
+	VADDPS (AX), Z8, Z8
+	VADDPS (AX)(CX*1), Z9, Z9
+	VADDPS (AX)(CX*2), Z10, Z10
+	VADDPS (AX)(DX*1), Z11, Z11
+	VADDPS (AX)(CX*4), Z12, Z12
+	VADDPS (AX)(SI*1), Z13, Z13
+	VADDPS (AX)(DX*2), Z14, Z14
+	VADDPS (AX)(R8*1), Z15, Z15
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(CX*1)
@@ -1289,17 +1277,9 @@ TEXT partial1x1AVX512<>(SB), NOSPLIT, $0-16
 	BZHIL R13, R14, R14
 	KMOVW R14, K1
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VMOVUPS.Z (AX), K1, Z1
-	VADDPS Z1, Z0, Z0
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
@@ -1325,9 +1305,16 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VMOVUPS.Z (AX), K1, Z1
+	VADDPS Z1, Z0, Z0
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, K1, (AX)
 	VZEROUPPER
@@ -1358,52 +1345,9 @@ TEXT partial16x1AVX512<>(SB), NOSPLIT, $0-16
 	BZHIL R13, R14, R14
 	KMOVW R14, K1
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	LEAQ (CX)(CX*4), SI
-	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VMOVUPS.Z (AX), K1, Z16
-	VADDPS Z16, Z0, Z0
-	VMOVUPS.Z (AX)(CX*1), K1, Z16
-	VADDPS Z16, Z1, Z1
-	VMOVUPS.Z (AX)(CX*2), K1, Z16
-	VADDPS Z16, Z2, Z2
-	VMOVUPS.Z (AX)(DX*1), K1, Z16
-	VADDPS Z16, Z3, Z3
-	VMOVUPS.Z (AX)(CX*4), K1, Z16
-	VADDPS Z16, Z4, Z4
-	VMOVUPS.Z (AX)(SI*1), K1, Z16
-	VADDPS Z16, Z5, Z5
-	VMOVUPS.Z (AX)(DX*2), K1, Z16
-	VADDPS Z16, Z6, Z6
-	VMOVUPS.Z (AX)(R8*1), K1, Z16
-	VADDPS Z16, Z7, Z7
-	LEAQ (AX)(CX*8), AX
-	VMOVUPS.Z (AX), K1, Z16
-	VADDPS Z16, Z8, Z8
-	VMOVUPS.Z (AX)(CX*1), K1, Z16
-	VADDPS Z16, Z9, Z9
-	VMOVUPS.Z (AX)(CX*2), K1, Z16
-	VADDPS Z16, Z10, Z10
-	VMOVUPS.Z (AX)(DX*1), K1, Z16
-	VADDPS Z16, Z11, Z11
-	VMOVUPS.Z (AX)(CX*4), K1, Z16
-	VADDPS Z16, Z12, Z12
-	VMOVUPS.Z (AX)(SI*1), K1, Z16
-	VADDPS Z16, Z13, Z13
-	VMOVUPS.Z (AX)(DX*2), K1, Z16
-	VADDPS Z16, Z14, Z14
-	VMOVUPS.Z (AX)(R8*1), K1, Z16
-	VADDPS Z16, Z15, Z15
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
@@ -1470,9 +1414,51 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z0, Z0
+	VMOVUPS.Z (AX)(CX*1), K1, Z16
+	VADDPS Z16, Z1, Z1
+	VMOVUPS.Z (AX)(CX*2), K1, Z16
+	VADDPS Z16, Z2, Z2
+	VMOVUPS.Z (AX)(DX*1), K1, Z16
+	VADDPS Z16, Z3, Z3
+	VMOVUPS.Z (AX)(CX*4), K1, Z16
+	VADDPS Z16, Z4, Z4
+	VMOVUPS.Z (AX)(SI*1), K1, Z16
+	VADDPS Z16, Z5, Z5
+	VMOVUPS.Z (AX)(DX*2), K1, Z16
+	VADDPS Z16, Z6, Z6
+	VMOVUPS.Z (AX)(R8*1), K1, Z16
+	VADDPS Z16, Z7, Z7
+	LEAQ (AX)(CX*8), AX
+	VMOVUPS.Z (AX), K1, Z16
+	VADDPS Z16, Z8, Z8
+	VMOVUPS.Z (AX)(CX*1), K1, Z16
+	VADDPS Z16, Z9, Z9
+	VMOVUPS.Z (AX)(CX*2), K1, Z16
+	VADDPS Z16, Z10, Z10
+	VMOVUPS.Z (AX)(DX*1), K1, Z16
+	VADDPS Z16, Z11, Z11
+	VMOVUPS.Z (AX)(CX*4), K1, Z16
+	VADDPS Z16, Z12, Z12
+	VMOVUPS.Z (AX)(SI*1), K1, Z16
+	VADDPS Z16, Z13, Z13
+	VMOVUPS.Z (AX)(DX*2), K1, Z16
+	VADDPS Z16, Z14, Z14
+	VMOVUPS.Z (AX)(R8*1), K1, Z16
+	VADDPS Z16, Z15, Z15
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Z0, K1, (AX)
 	VMOVUPS Z1, K1, (AX)(CX*1)
@@ -1501,23 +1487,10 @@ TEXT quad1x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS (BX), Z0
 	MOVQ tileArgs_segmentCount(DI), R14
 	MOVQ R14, tileArgs_left(DI)
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_cQuad2(DI), R14
-	MOVQ tileArgs_cQuad3(DI), R15
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, tileArgs_left(DI)
-	JNE added
-	VMOVUPS (AX), X1
-	VINSERTF32X4 $1, (AX)(R9*1), Z1, Z1
-	VINSERTF32X4 $2, (AX)(R14*1), Z1, Z1
-	VINSERTF32X4 $3, (AX)(R15*1), Z1, Z1
-	VADDPS Z1, Z0, Z0
-added:
-	CMPQ tileArgs_left(DI), $0
-	JEQ store
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
@@ -1549,9 +1522,23 @@ eachStep:
 	JNZ eachStep
 	DECQ tileArgs_left(DI)
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_cQuad2(DI), R14
+	MOVQ tileArgs_cQuad3(DI), R15
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, tileArgs_left(DI)
+	JNE added
+	VMOVUPS (AX), X1
+	VINSERTF32X4 $1, (AX)(R9*1), Z1, Z1
+	VINSERTF32X4 $2, (AX)(R14*1), Z1, Z1
+	VINSERTF32X4 $3, (AX)(R15*1), Z1, Z1
+	VADDPS Z1, Z0, Z0
+added:
+	CMPQ tileArgs_left(DI), $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS X0, (AX)
 	VEXTRACTF32X4 $1, Z0, (AX)(R9*1)
@@ -1570,42 +1557,10 @@ TEXT quad4x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Z3
 	MOVQ tileArgs_segmentCount(DI), R14
 	MOVQ R14, tileArgs_left(DI)
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_cQuad2(DI), R14
-	MOVQ tileArgs_cQuad3(DI), R15
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, tileArgs_left(DI)
-	JNE added
-	VMOVUPS (AX), X4
-	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
-	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
-	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
-	VADDPS Z4, Z0, Z0
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X4
-	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
-	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
-	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
-	VADDPS Z4, Z1, Z1
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X4
-	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
-	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
-	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
-	VADDPS Z4, Z2, Z2
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X4
-	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
-	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
-	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
-	VADDPS Z4, Z3, Z3
-added:
-	CMPQ tileArgs_left(DI), $0
-	JEQ store
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
@@ -1645,9 +1600,42 @@ eachStep:
 	JNZ eachStep
 	DECQ tileArgs_left(DI)
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_cQuad2(DI), R14
+	MOVQ tileArgs_cQuad3(DI), R15
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, tileArgs_left(DI)
+	JNE added
+	VMOVUPS (AX), X4
+	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
+	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
+	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
+	VADDPS Z4, Z0, Z0
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X4
+	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
+	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
+	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
+	VADDPS Z4, Z1, Z1
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X4
+	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
+	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
+	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
+	VADDPS Z4, Z2, Z2
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X4
+	VINSERTF32X4 $1, (AX)(R9*1), Z4, Z4
+	VINSERTF32X4 $2, (AX)(R14*1), Z4, Z4
+	VINSERTF32X4 $3, (AX)(R15*1), Z4, Z4
+	VADDPS Z4, Z3, Z3
+added:
+	CMPQ tileArgs_left(DI), $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS X0, (AX)
 	VEXTRACTF32X4 $1, Z0, (AX)(R9*1)
@@ -1693,114 +1681,10 @@ TEXT quad16x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 60(BX), Z15
 	MOVQ tileArgs_segmentCount(DI), R14
 	MOVQ R14, tileArgs_left(DI)
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_cQuad2(DI), R14
-	MOVQ tileArgs_cQuad3(DI), R15
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, tileArgs_left(DI)
-	JNE added
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z0, Z0
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z1, Z1
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z2, Z2
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z3, Z3
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z4, Z4
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z5, Z5
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z6, Z6
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z7, Z7
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z8, Z8
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z9, Z9
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z10, Z10
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z11, Z11
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z12, Z12
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z13, Z13
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z14, Z14
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X16
-	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
-	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
-	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
-	VADDPS Z16, Z15, Z15
-added:
-	CMPQ tileArgs_left(DI), $0
-	JEQ store
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
@@ -1870,9 +1754,114 @@ eachStep:
 	JNZ eachStep
 	DECQ tileArgs_left(DI)
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_cQuad2(DI), R14
+	MOVQ tileArgs_cQuad3(DI), R15
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, tileArgs_left(DI)
+	JNE added
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z0, Z0
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z1, Z1
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z2, Z2
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z3, Z3
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z4, Z4
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z5, Z5
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z6, Z6
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z7, Z7
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z8, Z8
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z9, Z9
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z10, Z10
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z11, Z11
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z12, Z12
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z13, Z13
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z14, Z14
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X16
+	VINSERTF32X4 $1, (AX)(R9*1), Z16, Z16
+	VINSERTF32X4 $2, (AX)(R14*1), Z16, Z16
+	VINSERTF32X4 $3, (AX)(R15*1), Z16, Z16
+	VADDPS Z16, Z15, Z15
+added:
+	CMPQ tileArgs_left(DI), $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS X0, (AX)
 	VEXTRACTF32X4 $1, Z0, (AX)(R9*1)
@@ -1962,16 +1951,9 @@ TEXT full1x1AVX2<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS (BX), Y0
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VADDPS (AX), Y0, Y0
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
@@ -1997,9 +1979,15 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VADDPS (AX), Y0, Y0
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Y0, (AX)
 	VZEROUPPER
@@ -2012,18 +2000,9 @@ TEXT full1x2AVX2<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS (BX), Y0
 	VMOVAPS Y0, Y1
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VADDPS (AX), Y0, Y0
-	VADDPS (AX)(R9*1), Y1, Y1
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
@@ -2052,9 +2031,17 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cVector(DI), R9
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VADDPS (AX), Y0, Y0
+	VADDPS (AX)(R9*1), Y1, Y1
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Y0, (AX)
 	VMOVUPS Y1, (AX)(R9*1)
@@ -2069,19 +2056,9 @@ TEXT full1x3AVX2<>(SB), NOSPLIT, $0-16
 	VMOVAPS Y0, Y1
 	VMOVAPS Y0, Y2
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VADDPS (AX), Y0, Y0
-	VADDPS (AX)(R9*1), Y1, Y1
-	VADDPS (AX)(R9*2), Y2, Y2
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
@@ -2112,9 +2089,18 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cVector(DI), R9
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VADDPS (AX), Y0, Y0
+	VADDPS (AX)(R9*1), Y1, Y1
+	VADDPS (AX)(R9*2), Y2, Y2
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Y0, (AX)
 	VMOVUPS Y1, (AX)(R9*1)
@@ -2131,21 +2117,9 @@ TEXT full4x1AVX2<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 8(BX), Y2
 	VBROADCASTSS 12(BX), Y3
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VADDPS (AX), Y0, Y0
-	VADDPS (AX)(CX*1), Y1, Y1
-	VADDPS (AX)(CX*2), Y2, Y2
-	VADDPS (AX)(DX*1), Y3, Y3
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
@@ -2179,9 +2153,20 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VADDPS (AX), Y0, Y0
+	VADDPS (AX)(CX*1), Y1, Y1
+	VADDPS (AX)(CX*2), Y2, Y2
+	VADDPS (AX)(DX*1), Y3, Y3
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Y0, (AX)
 	VMOVUPS Y1, (AX)(CX*1)
@@ -2203,28 +2188,9 @@ TEXT full4x2AVX2<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Y6
 	VMOVAPS Y6, Y7
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VADDPS (AX), Y0, Y0
-	VADDPS (AX)(R9*1), Y1, Y1
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Y2, Y2
-	VADDPS (AX)(R9*1), Y3, Y3
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Y4, Y4
-	VADDPS (AX)(R9*1), Y5, Y5
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Y6, Y6
-	VADDPS (AX)(R9*1), Y7, Y7
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
@@ -2264,9 +2230,27 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VADDPS (AX), Y0, Y0
+	VADDPS (AX)(R9*1), Y1, Y1
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Y2, Y2
+	VADDPS (AX)(R9*1), Y3, Y3
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Y4, Y4
+	VADDPS (AX)(R9*1), Y5, Y5
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Y6, Y6
+	VADDPS (AX)(R9*1), Y7, Y7
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Y0, (AX)
 	VMOVUPS Y1, (AX)(R9*1)
@@ -2299,32 +2283,9 @@ TEXT full4x3AVX2<>(SB), NOSPLIT, $0-16
 	VMOVAPS Y9, Y10
 	VMOVAPS Y9, Y11
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VADDPS (AX), Y0, Y0
-	VADDPS (AX)(R9*1), Y1, Y1
-	VADDPS (AX)(R9*2), Y2, Y2
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Y3, Y3
-	VADDPS (AX)(R9*1), Y4, Y4
-	VADDPS (AX)(R9*2), Y5, Y5
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Y6, Y6
-	VADDPS (AX)(R9*1), Y7, Y7
-	VADDPS (AX)(R9*2), Y8, Y8
-	LEAQ (AX)(CX*1), AX
-	VADDPS (AX), Y9, Y9
-	VADDPS (AX)(R9*1), Y10, Y10
-	VADDPS (AX)(R9*2), Y11, Y11
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
@@ -2369,9 +2330,31 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VADDPS (AX), Y0, Y0
+	VADDPS (AX)(R9*1), Y1, Y1
+	VADDPS (AX)(R9*2), Y2, Y2
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Y3, Y3
+	VADDPS (AX)(R9*1), Y4, Y4
+	VADDPS (AX)(R9*2), Y5, Y5
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Y6, Y6
+	VADDPS (AX)(R9*1), Y7, Y7
+	VADDPS (AX)(R9*2), Y8, Y8
+	LEAQ (AX)(CX*1), AX
+	VADDPS (AX), Y9, Y9
+	VADDPS (AX)(R9*1), Y10, Y10
+	VADDPS (AX)(R9*2), Y11, Y11
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS Y0, (AX)
 	VMOVUPS Y1, (AX)(R9*1)
@@ -2402,17 +2385,9 @@ TEXT partial1x1AVX2<>(SB), NOSPLIT, $0-16
 	SUBQ R13, R14
 	VMOVDQU (R14), Y15
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VMASKMOVPS (AX), Y15, Y1
-	VADDPS Y1, Y0, Y0
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
@@ -2438,9 +2413,16 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VMASKMOVPS (AX), Y15, Y1
+	VADDPS Y1, Y0, Y0
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMASKMOVPS Y0, Y15, (AX)
 	VZEROUPPER
@@ -2464,35 +2446,9 @@ TEXT partial8x1AVX2<>(SB), NOSPLIT, $0-16
 	SUBQ R13, R14
 	VMOVDQU (R14), Y15
 	MOVQ tileArgs_segmentCount(DI), R14
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	LEAQ (CX)(CX*2), DX
-	LEAQ (CX)(CX*4), SI
-	LEAQ (DX)(CX*4), R8
-	MOVQ tileArgs_addAt(DI), R13
-	CMPQ R13, R14
-	JNE added
-	VMASKMOVPS (AX), Y15, Y8
-	VADDPS Y8, Y0, Y0
-	VMASKMOVPS (AX)(CX*1), Y15, Y8
-	VADDPS Y8, Y1, Y1
-	VMASKMOVPS (AX)(CX*2), Y15, Y8
-	VADDPS Y8, Y2, Y2
-	VMASKMOVPS (AX)(DX*1), Y15, Y8
-	VADDPS Y8, Y3, Y3
-	VMASKMOVPS (AX)(CX*4), Y15, Y8
-	VADDPS Y8, Y4, Y4
-	VMASKMOVPS (AX)(SI*1), Y15, Y8
-	VADDPS Y8, Y5, Y5
-	VMASKMOVPS (AX)(DX*2), Y15, Y8
-	VADDPS Y8, Y6, Y6
-	VMASKMOVPS (AX)(R8*1), Y15, Y8
-	VADDPS Y8, Y7, Y7
-added:
-	CMPQ R14, $0
-	JEQ store
+	CMPQ tileArgs_addAt(DI), R14
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
@@ -2536,9 +2492,34 @@ eachStep:
 	JNZ eachStep
 	DECQ R14
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (CX)(CX*4), SI
+	LEAQ (DX)(CX*4), R8
+	CMPQ tileArgs_addAt(DI), R14
+	JNE added
+	VMASKMOVPS (AX), Y15, Y8
+	VADDPS Y8, Y0, Y0
+	VMASKMOVPS (AX)(CX*1), Y15, Y8
+	VADDPS Y8, Y1, Y1
+	VMASKMOVPS (AX)(CX*2), Y15, Y8
+	VADDPS Y8, Y2, Y2
+	VMASKMOVPS (AX)(DX*1), Y15, Y8
+	VADDPS Y8, Y3, Y3
+	VMASKMOVPS (AX)(CX*4), Y15, Y8
+	VADDPS Y8, Y4, Y4
+	VMASKMOVPS (AX)(SI*1), Y15, Y8
+	VADDPS Y8, Y5, Y5
+	VMASKMOVPS (AX)(DX*2), Y15, Y8
+	VADDPS Y8, Y6, Y6
+	VMASKMOVPS (AX)(R8*1), Y15, Y8
+	VADDPS Y8, Y7, Y7
+added:
+	CMPQ R14, $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMASKMOVPS Y0, Y15, (AX)
 	VMASKMOVPS Y1, Y15, (AX)(CX*1)
@@ -2558,19 +2539,10 @@ TEXT quad1x1AVX2<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS (BX), Y0
 	MOVQ tileArgs_segmentCount(DI), R14
 	MOVQ R14, tileArgs_left(DI)
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cVector(DI), R9
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, tileArgs_left(DI)
-	JNE added
-	VMOVUPS (AX), X1
-	VINSERTF128 $1, (AX)(R9*1), Y1, Y1
-	VADDPS Y1, Y0, Y0
-added:
-	CMPQ tileArgs_left(DI), $0
-	JEQ store
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aStep(DI), R10
 	MOVQ tileArgs_bStep(DI), R11
@@ -2598,9 +2570,19 @@ eachStep:
 	JNZ eachStep
 	DECQ tileArgs_left(DI)
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, tileArgs_left(DI)
+	JNE added
+	VMOVUPS (AX), X1
+	VINSERTF128 $1, (AX)(R9*1), Y1, Y1
+	VADDPS Y1, Y0, Y0
+added:
+	CMPQ tileArgs_left(DI), $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS X0, (AX)
 	VEXTRACTF128 $1, Y0, (AX)(R9*1)
@@ -2617,32 +2599,10 @@ TEXT quad4x1AVX2<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Y3
 	MOVQ tileArgs_segmentCount(DI), R14
 	MOVQ R14, tileArgs_left(DI)
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVQ tileArgs_c(DI), AX
-	MOVQ tileArgs_cRow(DI), CX
-	MOVQ tileArgs_cVector(DI), R9
 	MOVQ tileArgs_addAt(DI), R13
 	CMPQ R13, tileArgs_left(DI)
-	JNE added
-	VMOVUPS (AX), X4
-	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
-	VADDPS Y4, Y0, Y0
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X4
-	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
-	VADDPS Y4, Y1, Y1
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X4
-	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
-	VADDPS Y4, Y2, Y2
-	LEAQ (AX)(CX*1), AX
-	VMOVUPS (AX), X4
-	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
-	VADDPS Y4, Y3, Y3
-added:
-	CMPQ tileArgs_left(DI), $0
-	JEQ store
+	JEQ addC
+products:
 	// Load strides.
 	MOVQ tileArgs_aRow(DI), CX
 	LEAQ (CX)(CX*2), DX
@@ -2678,9 +2638,32 @@ eachStep:
 	JNZ eachStep
 	DECQ tileArgs_left(DI)
 	JNZ eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVQ tileArgs_c(DI), AX
+	MOVQ tileArgs_cRow(DI), CX
+	MOVQ tileArgs_cVector(DI), R9
+	MOVQ tileArgs_addAt(DI), R13
+	CMPQ R13, tileArgs_left(DI)
+	JNE added
+	VMOVUPS (AX), X4
+	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
+	VADDPS Y4, Y0, Y0
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X4
+	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
+	VADDPS Y4, Y1, Y1
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X4
+	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
+	VADDPS Y4, Y2, Y2
+	LEAQ (AX)(CX*1), AX
+	VMOVUPS (AX), X4
+	VINSERTF128 $1, (AX)(R9*1), Y4, Y4
+	VADDPS Y4, Y3, Y3
+added:
+	CMPQ tileArgs_left(DI), $0
+	JNE products
 	MOVQ tileArgs_c(DI), AX
 	VMOVUPS X0, (AX)
 	VEXTRACTF128 $1, Y0, (AX)(R9*1)

@@ -33,17 +33,10 @@ TEXT full1x1NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
 	MOVD tileArgs_segmentCount(R0), R12
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
-	BNE added
-	FMOVQ (R1), F1
-	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-added:
-	CMP $0, R12
-	BEQ store
+	BEQ addC
+products:
 	// Load strides.
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
@@ -69,9 +62,17 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F1
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+added:
+	CMP $0, R12
+	BNE products
 	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	RET
@@ -83,20 +84,10 @@ TEXT full1x2NEON<>(SB), NOSPLIT, $0-16
 	VLD1R (R2), [V0.S4]
 	VMOV V0.B16, V1.B16
 	MOVD tileArgs_segmentCount(R0), R12
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cVector(R0), R7
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
-	BNE added
-	FMOVQ (R1), F2
-	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD $0x3ce76822 // ldr q2, [x1, x7]
-	WORD $0x4e22d421 // fadd v1.4s, v1.4s, v2.4s
-added:
-	CMP $0, R12
-	BEQ store
+	BEQ addC
+products:
 	// Load strides.
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
@@ -125,9 +116,20 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F2
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x3ce76822 // ldr q2, [x1, x7]
+	WORD $0x4e22d421 // fadd v1.4s, v1.4s, v2.4s
+added:
+	CMP $0, R12
+	BNE products
 	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca76821 // str q1, [x1, x7]
@@ -141,23 +143,10 @@ TEXT full1x3NEON<>(SB), NOSPLIT, $0-16
 	VMOV V0.B16, V1.B16
 	VMOV V0.B16, V2.B16
 	MOVD tileArgs_segmentCount(R0), R12
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cVector(R0), R7
-	ADD R7, R7, R17
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
-	BNE added
-	FMOVQ (R1), F3
-	WORD $0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
-	WORD $0x3ce76823 // ldr q3, [x1, x7]
-	WORD $0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD $0x3cf16823 // ldr q3, [x1, x17]
-	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
-added:
-	CMP $0, R12
-	BEQ store
+	BEQ addC
+products:
 	// Load strides.
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
@@ -189,9 +178,23 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cVector(R0), R7
+	ADD R7, R7, R17
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F3
+	WORD $0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
+	WORD $0x3ce76823 // ldr q3, [x1, x7]
+	WORD $0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD $0x3cf16823 // ldr q3, [x1, x17]
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+added:
+	CMP $0, R12
+	BNE products
 	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca76821 // str q1, [x1, x7]
@@ -207,26 +210,10 @@ TEXT full1x4NEON<>(SB), NOSPLIT, $0-16
 	VMOV V0.B16, V2.B16
 	VMOV V0.B16, V3.B16
 	MOVD tileArgs_segmentCount(R0), R12
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cVector(R0), R7
-	ADD R7, R7, R17
-	ADD R7, R17, R19
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
-	BNE added
-	FMOVQ (R1), F4
-	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
-	WORD $0x3ce76824 // ldr q4, [x1, x7]
-	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
-	WORD $0x3cf16824 // ldr q4, [x1, x17]
-	WORD $0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	WORD $0x3cf36824 // ldr q4, [x1, x19]
-	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
-added:
-	CMP $0, R12
-	BEQ store
+	BEQ addC
+products:
 	// Load strides.
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
@@ -261,9 +248,26 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cVector(R0), R7
+	ADD R7, R7, R17
+	ADD R7, R17, R19
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F4
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3ce76824 // ldr q4, [x1, x7]
+	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	WORD $0x3cf16824 // ldr q4, [x1, x17]
+	WORD $0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	WORD $0x3cf36824 // ldr q4, [x1, x19]
+	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+added:
+	CMP $0, R12
+	BNE products
 	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca76821 // str q1, [x1, x7]
@@ -283,26 +287,10 @@ TEXT full4x1NEON<>(SB), NOSPLIT, $0-16
 	FMOVS 12(R2), F3
 	VDUP V3.S[0], V3.S4
 	MOVD tileArgs_segmentCount(R0), R12
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	ADD R3, R3, R14
-	ADD R3, R14, R4
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
-	BNE added
-	FMOVQ (R1), F4
-	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
-	WORD $0x3ce36824 // ldr q4, [x1, x3]
-	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
-	WORD $0x3cee6824 // ldr q4, [x1, x14]
-	WORD $0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	WORD $0x3ce46824 // ldr q4, [x1, x4]
-	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
-added:
-	CMP $0, R12
-	BEQ store
+	BEQ addC
+products:
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
@@ -337,9 +325,26 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F4
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3ce36824 // ldr q4, [x1, x3]
+	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	WORD $0x3cee6824 // ldr q4, [x1, x14]
+	WORD $0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	WORD $0x3ce46824 // ldr q4, [x1, x4]
+	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+added:
+	CMP $0, R12
+	BNE products
 	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca36821 // str q1, [x1, x3]
@@ -363,36 +368,10 @@ TEXT full4x2NEON<>(SB), NOSPLIT, $0-16
 	VDUP V6.S[0], V6.S4
 	VMOV V6.B16, V7.B16
 	MOVD tileArgs_segmentCount(R0), R12
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
-	BNE added
-	FMOVQ (R1), F8
-	WORD $0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
-	WORD $0x3ce76828 // ldr q8, [x1, x7]
-	WORD $0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F8
-	WORD $0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
-	WORD $0x3ce76828 // ldr q8, [x1, x7]
-	WORD $0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F8
-	WORD $0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD $0x3ce76828 // ldr q8, [x1, x7]
-	WORD $0x4e28d4a5 // fadd v5.4s, v5.4s, v8.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F8
-	WORD $0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
-	WORD $0x3ce76828 // ldr q8, [x1, x7]
-	WORD $0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
-added:
-	CMP $0, R12
-	BEQ store
+	BEQ addC
+products:
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
@@ -433,9 +412,36 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F8
+	WORD $0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
+	WORD $0x3ce76828 // ldr q8, [x1, x7]
+	WORD $0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F8
+	WORD $0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
+	WORD $0x3ce76828 // ldr q8, [x1, x7]
+	WORD $0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F8
+	WORD $0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD $0x3ce76828 // ldr q8, [x1, x7]
+	WORD $0x4e28d4a5 // fadd v5.4s, v5.4s, v8.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F8
+	WORD $0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
+	WORD $0x3ce76828 // ldr q8, [x1, x7]
+	WORD $0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
+added:
+	CMP $0, R12
+	BNE products
 	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca76821 // str q1, [x1, x7]
@@ -470,45 +476,10 @@ TEXT full4x3NEON<>(SB), NOSPLIT, $0-16
 	VMOV V9.B16, V10.B16
 	VMOV V9.B16, V11.B16
 	MOVD tileArgs_segmentCount(R0), R12
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	ADD R7, R7, R17
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
-	BNE added
-	FMOVQ (R1), F12
-	WORD $0x4e2cd400 // fadd v0.4s, v0.4s, v12.4s
-	WORD $0x3ce7682c // ldr q12, [x1, x7]
-	WORD $0x4e2cd421 // fadd v1.4s, v1.4s, v12.4s
-	WORD $0x3cf1682c // ldr q12, [x1, x17]
-	WORD $0x4e2cd442 // fadd v2.4s, v2.4s, v12.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F12
-	WORD $0x4e2cd463 // fadd v3.4s, v3.4s, v12.4s
-	WORD $0x3ce7682c // ldr q12, [x1, x7]
-	WORD $0x4e2cd484 // fadd v4.4s, v4.4s, v12.4s
-	WORD $0x3cf1682c // ldr q12, [x1, x17]
-	WORD $0x4e2cd4a5 // fadd v5.4s, v5.4s, v12.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F12
-	WORD $0x4e2cd4c6 // fadd v6.4s, v6.4s, v12.4s
-	WORD $0x3ce7682c // ldr q12, [x1, x7]
-	WORD $0x4e2cd4e7 // fadd v7.4s, v7.4s, v12.4s
-	WORD $0x3cf1682c // ldr q12, [x1, x17]
-	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F12
-	WORD $0x4e2cd529 // fadd v9.4s, v9.4s, v12.4s
-	WORD $0x3ce7682c // ldr q12, [x1, x7]
-	WORD $0x4e2cd54a // fadd v10.4s, v10.4s, v12.4s
-	WORD $0x3cf1682c // ldr q12, [x1, x17]
-	WORD $0x4e2cd56b // fadd v11.4s, v11.4s, v12.4s
-added:
-	CMP $0, R12
-	BEQ store
+	BEQ addC
+products:
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
@@ -555,9 +526,45 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	ADD R7, R7, R17
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F12
+	WORD $0x4e2cd400 // fadd v0.4s, v0.4s, v12.4s
+	WORD $0x3ce7682c // ldr q12, [x1, x7]
+	WORD $0x4e2cd421 // fadd v1.4s, v1.4s, v12.4s
+	WORD $0x3cf1682c // ldr q12, [x1, x17]
+	WORD $0x4e2cd442 // fadd v2.4s, v2.4s, v12.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F12
+	WORD $0x4e2cd463 // fadd v3.4s, v3.4s, v12.4s
+	WORD $0x3ce7682c // ldr q12, [x1, x7]
+	WORD $0x4e2cd484 // fadd v4.4s, v4.4s, v12.4s
+	WORD $0x3cf1682c // ldr q12, [x1, x17]
+	WORD $0x4e2cd4a5 // fadd v5.4s, v5.4s, v12.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F12
+	WORD $0x4e2cd4c6 // fadd v6.4s, v6.4s, v12.4s
+	WORD $0x3ce7682c // ldr q12, [x1, x7]
+	WORD $0x4e2cd4e7 // fadd v7.4s, v7.4s, v12.4s
+	WORD $0x3cf1682c // ldr q12, [x1, x17]
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F12
+	WORD $0x4e2cd529 // fadd v9.4s, v9.4s, v12.4s
+	WORD $0x3ce7682c // ldr q12, [x1, x7]
+	WORD $0x4e2cd54a // fadd v10.4s, v10.4s, v12.4s
+	WORD $0x3cf1682c // ldr q12, [x1, x17]
+	WORD $0x4e2cd56b // fadd v11.4s, v11.4s, v12.4s
+added:
+	CMP $0, R12
+	BNE products
 	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca76821 // str q1, [x1, x7]
@@ -600,54 +607,10 @@ TEXT full4x4NEON<>(SB), NOSPLIT, $0-16
 	VMOV V12.B16, V14.B16
 	VMOV V12.B16, V15.B16
 	MOVD tileArgs_segmentCount(R0), R12
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	ADD R7, R7, R17
-	ADD R7, R17, R19
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
-	BNE added
-	FMOVQ (R1), F16
-	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
-	WORD $0x3cf16830 // ldr q16, [x1, x17]
-	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
-	WORD $0x3cf36830 // ldr q16, [x1, x19]
-	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
-	WORD $0x3cf16830 // ldr q16, [x1, x17]
-	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
-	WORD $0x3cf36830 // ldr q16, [x1, x19]
-	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
-	WORD $0x3cf16830 // ldr q16, [x1, x17]
-	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
-	WORD $0x3cf36830 // ldr q16, [x1, x19]
-	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
-	WORD $0x3cf16830 // ldr q16, [x1, x17]
-	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
-	WORD $0x3cf36830 // ldr q16, [x1, x19]
-	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
-added:
-	CMP $0, R12
-	BEQ store
+	BEQ addC
+products:
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
@@ -700,9 +663,54 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	ADD R7, R7, R17
+	ADD R7, R17, R19
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F16
+	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
+	WORD $0x3cf16830 // ldr q16, [x1, x17]
+	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	WORD $0x3cf36830 // ldr q16, [x1, x19]
+	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
+	WORD $0x3cf16830 // ldr q16, [x1, x17]
+	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
+	WORD $0x3cf36830 // ldr q16, [x1, x19]
+	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
+	WORD $0x3cf16830 // ldr q16, [x1, x17]
+	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
+	WORD $0x3cf36830 // ldr q16, [x1, x19]
+	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
+	WORD $0x3cf16830 // ldr q16, [x1, x17]
+	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
+	WORD $0x3cf36830 // ldr q16, [x1, x19]
+	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
+added:
+	CMP $0, R12
+	BNE products
 	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca76821 // str q1, [x1, x7]
@@ -759,72 +767,10 @@ TEXT full6x4NEON<>(SB), NOSPLIT, $0-16
 	VMOV V20.B16, V22.B16
 	VMOV V20.B16, V23.B16
 	MOVD tileArgs_segmentCount(R0), R12
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	ADD R7, R7, R17
-	ADD R7, R17, R19
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
-	BNE added
-	FMOVQ (R1), F24
-	WORD $0x4e38d400 // fadd v0.4s, v0.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d442 // fadd v2.4s, v2.4s, v24.4s
-	WORD $0x3cf36838 // ldr q24, [x1, x19]
-	WORD $0x4e38d463 // fadd v3.4s, v3.4s, v24.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d484 // fadd v4.4s, v4.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d4a5 // fadd v5.4s, v5.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d4c6 // fadd v6.4s, v6.4s, v24.4s
-	WORD $0x3cf36838 // ldr q24, [x1, x19]
-	WORD $0x4e38d4e7 // fadd v7.4s, v7.4s, v24.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d508 // fadd v8.4s, v8.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d529 // fadd v9.4s, v9.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d54a // fadd v10.4s, v10.4s, v24.4s
-	WORD $0x3cf36838 // ldr q24, [x1, x19]
-	WORD $0x4e38d56b // fadd v11.4s, v11.4s, v24.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d58c // fadd v12.4s, v12.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d5ad // fadd v13.4s, v13.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d5ce // fadd v14.4s, v14.4s, v24.4s
-	WORD $0x3cf36838 // ldr q24, [x1, x19]
-	WORD $0x4e38d5ef // fadd v15.4s, v15.4s, v24.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d610 // fadd v16.4s, v16.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d631 // fadd v17.4s, v17.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d652 // fadd v18.4s, v18.4s, v24.4s
-	WORD $0x3cf36838 // ldr q24, [x1, x19]
-	WORD $0x4e38d673 // fadd v19.4s, v19.4s, v24.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d694 // fadd v20.4s, v20.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d6b5 // fadd v21.4s, v21.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d6d6 // fadd v22.4s, v22.4s, v24.4s
-	WORD $0x3cf36838 // ldr q24, [x1, x19]
-	WORD $0x4e38d6f7 // fadd v23.4s, v23.4s, v24.4s
-added:
-	CMP $0, R12
-	BEQ store
+	BEQ addC
+products:
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
@@ -889,9 +835,72 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	ADD R7, R7, R17
+	ADD R7, R17, R19
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F24
+	WORD $0x4e38d400 // fadd v0.4s, v0.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d442 // fadd v2.4s, v2.4s, v24.4s
+	WORD $0x3cf36838 // ldr q24, [x1, x19]
+	WORD $0x4e38d463 // fadd v3.4s, v3.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d484 // fadd v4.4s, v4.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d4a5 // fadd v5.4s, v5.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d4c6 // fadd v6.4s, v6.4s, v24.4s
+	WORD $0x3cf36838 // ldr q24, [x1, x19]
+	WORD $0x4e38d4e7 // fadd v7.4s, v7.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d508 // fadd v8.4s, v8.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d529 // fadd v9.4s, v9.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d54a // fadd v10.4s, v10.4s, v24.4s
+	WORD $0x3cf36838 // ldr q24, [x1, x19]
+	WORD $0x4e38d56b // fadd v11.4s, v11.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d58c // fadd v12.4s, v12.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d5ad // fadd v13.4s, v13.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d5ce // fadd v14.4s, v14.4s, v24.4s
+	WORD $0x3cf36838 // ldr q24, [x1, x19]
+	WORD $0x4e38d5ef // fadd v15.4s, v15.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d610 // fadd v16.4s, v16.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d631 // fadd v17.4s, v17.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d652 // fadd v18.4s, v18.4s, v24.4s
+	WORD $0x3cf36838 // ldr q24, [x1, x19]
+	WORD $0x4e38d673 // fadd v19.4s, v19.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d694 // fadd v20.4s, v20.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d6b5 // fadd v21.4s, v21.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d6d6 // fadd v22.4s, v22.4s, v24.4s
+	WORD $0x3cf36838 // ldr q24, [x1, x19]
+	WORD $0x4e38d6f7 // fadd v23.4s, v23.4s, v24.4s
+added:
+	CMP $0, R12
+	BNE products
 	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca76821 // str q1, [x1, x7]
@@ -952,56 +961,10 @@ TEXT full8x2NEON<>(SB), NOSPLIT, $0-16
 	VDUP V14.S[0], V14.S4
 	VMOV V14.B16, V15.B16
 	MOVD tileArgs_segmentCount(R0), R12
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
-	BNE added
-	FMOVQ (R1), F16
-	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
-	WORD $0x3ce76830 // ldr q16, [x1, x7]
-	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
-added:
-	CMP $0, R12
-	BEQ store
+	BEQ addC
+products:
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
@@ -1058,9 +1021,56 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F16
+	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
+	WORD $0x3ce76830 // ldr q16, [x1, x7]
+	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
+added:
+	CMP $0, R12
+	BNE products
 	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca76821 // str q1, [x1, x7]
@@ -1123,73 +1133,10 @@ TEXT full8x3NEON<>(SB), NOSPLIT, $0-16
 	VMOV V21.B16, V22.B16
 	VMOV V21.B16, V23.B16
 	MOVD tileArgs_segmentCount(R0), R12
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	MOVD tileArgs_cVector(R0), R7
-	ADD R7, R7, R17
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
-	BNE added
-	FMOVQ (R1), F24
-	WORD $0x4e38d400 // fadd v0.4s, v0.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d442 // fadd v2.4s, v2.4s, v24.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d463 // fadd v3.4s, v3.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d484 // fadd v4.4s, v4.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d4a5 // fadd v5.4s, v5.4s, v24.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d4c6 // fadd v6.4s, v6.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d4e7 // fadd v7.4s, v7.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d508 // fadd v8.4s, v8.4s, v24.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d529 // fadd v9.4s, v9.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d54a // fadd v10.4s, v10.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d56b // fadd v11.4s, v11.4s, v24.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d58c // fadd v12.4s, v12.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d5ad // fadd v13.4s, v13.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d5ce // fadd v14.4s, v14.4s, v24.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d5ef // fadd v15.4s, v15.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d610 // fadd v16.4s, v16.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d631 // fadd v17.4s, v17.4s, v24.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d652 // fadd v18.4s, v18.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d673 // fadd v19.4s, v19.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d694 // fadd v20.4s, v20.4s, v24.4s
-	ADD R3, R1, R1
-	FMOVQ (R1), F24
-	WORD $0x4e38d6b5 // fadd v21.4s, v21.4s, v24.4s
-	WORD $0x3ce76838 // ldr q24, [x1, x7]
-	WORD $0x4e38d6d6 // fadd v22.4s, v22.4s, v24.4s
-	WORD $0x3cf16838 // ldr q24, [x1, x17]
-	WORD $0x4e38d6f7 // fadd v23.4s, v23.4s, v24.4s
-added:
-	CMP $0, R12
-	BEQ store
+	BEQ addC
+products:
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
@@ -1256,9 +1203,73 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	MOVD tileArgs_cVector(R0), R7
+	ADD R7, R7, R17
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F24
+	WORD $0x4e38d400 // fadd v0.4s, v0.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d442 // fadd v2.4s, v2.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d463 // fadd v3.4s, v3.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d484 // fadd v4.4s, v4.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d4a5 // fadd v5.4s, v5.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d4c6 // fadd v6.4s, v6.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d4e7 // fadd v7.4s, v7.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d508 // fadd v8.4s, v8.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d529 // fadd v9.4s, v9.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d54a // fadd v10.4s, v10.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d56b // fadd v11.4s, v11.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d58c // fadd v12.4s, v12.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d5ad // fadd v13.4s, v13.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d5ce // fadd v14.4s, v14.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d5ef // fadd v15.4s, v15.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d610 // fadd v16.4s, v16.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d631 // fadd v17.4s, v17.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d652 // fadd v18.4s, v18.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d673 // fadd v19.4s, v19.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d694 // fadd v20.4s, v20.4s, v24.4s
+	ADD R3, R1, R1
+	FMOVQ (R1), F24
+	WORD $0x4e38d6b5 // fadd v21.4s, v21.4s, v24.4s
+	WORD $0x3ce76838 // ldr q24, [x1, x7]
+	WORD $0x4e38d6d6 // fadd v22.4s, v22.4s, v24.4s
+	WORD $0x3cf16838 // ldr q24, [x1, x17]
+	WORD $0x4e38d6f7 // fadd v23.4s, v23.4s, v24.4s
+added:
+	CMP $0, R12
+	BNE products
 	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca76821 // str q1, [x1, x7]
@@ -1329,55 +1340,10 @@ TEXT full16x1NEON<>(SB), NOSPLIT, $0-16
 	FMOVS 60(R2), F15
 	VDUP V15.S[0], V15.S4
 	MOVD tileArgs_segmentCount(R0), R12
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	ADD R3, R3, R14
-	ADD R3, R14, R4
-	ADD R3, R4, R15
-	ADD R3, R15, R5
-	ADD R3, R5, R16
-	ADD R3, R16, R6
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
-	BNE added
-	FMOVQ (R1), F16
-	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
-	WORD $0x3ce36830 // ldr q16, [x1, x3]
-	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
-	WORD $0x3cee6830 // ldr q16, [x1, x14]
-	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
-	WORD $0x3ce46830 // ldr q16, [x1, x4]
-	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
-	WORD $0x3cef6830 // ldr q16, [x1, x15]
-	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
-	WORD $0x3ce56830 // ldr q16, [x1, x5]
-	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
-	WORD $0x3cf06830 // ldr q16, [x1, x16]
-	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
-	WORD $0x3ce66830 // ldr q16, [x1, x6]
-	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
-	ADD R3<<3, R1, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
-	WORD $0x3ce36830 // ldr q16, [x1, x3]
-	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
-	WORD $0x3cee6830 // ldr q16, [x1, x14]
-	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
-	WORD $0x3ce46830 // ldr q16, [x1, x4]
-	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
-	WORD $0x3cef6830 // ldr q16, [x1, x15]
-	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
-	WORD $0x3ce56830 // ldr q16, [x1, x5]
-	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
-	WORD $0x3cf06830 // ldr q16, [x1, x16]
-	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
-	WORD $0x3ce66830 // ldr q16, [x1, x6]
-	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
-added:
-	CMP $0, R12
-	BEQ store
+	BEQ addC
+products:
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
@@ -1444,9 +1410,55 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	ADD R3, R4, R15
+	ADD R3, R15, R5
+	ADD R3, R5, R16
+	ADD R3, R16, R6
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVQ (R1), F16
+	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
+	WORD $0x3ce36830 // ldr q16, [x1, x3]
+	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
+	WORD $0x3cee6830 // ldr q16, [x1, x14]
+	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	WORD $0x3ce46830 // ldr q16, [x1, x4]
+	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
+	WORD $0x3cef6830 // ldr q16, [x1, x15]
+	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	WORD $0x3ce56830 // ldr q16, [x1, x5]
+	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
+	WORD $0x3cf06830 // ldr q16, [x1, x16]
+	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
+	WORD $0x3ce66830 // ldr q16, [x1, x6]
+	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
+	ADD R3<<3, R1, R1
+	FMOVQ (R1), F16
+	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
+	WORD $0x3ce36830 // ldr q16, [x1, x3]
+	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
+	WORD $0x3cee6830 // ldr q16, [x1, x14]
+	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
+	WORD $0x3ce46830 // ldr q16, [x1, x4]
+	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
+	WORD $0x3cef6830 // ldr q16, [x1, x15]
+	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
+	WORD $0x3ce56830 // ldr q16, [x1, x5]
+	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
+	WORD $0x3cf06830 // ldr q16, [x1, x16]
+	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
+	WORD $0x3ce66830 // ldr q16, [x1, x6]
+	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
+added:
+	CMP $0, R12
+	BNE products
 	MOVD tileArgs_c(R0), R1
 	FMOVQ F0, (R1)
 	WORD $0x3ca36821 // str q1, [x1, x3]
@@ -1473,17 +1485,10 @@ TEXT partial1x1NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_bias(R0), R2
 	VLD1R (R2), [V0.S4]
 	MOVD tileArgs_segmentCount(R0), R12
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
-	BNE added
-	FMOVS (R1), F1
-	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-added:
-	CMP $0, R12
-	BEQ store
+	BEQ addC
+products:
 	// Load strides.
 	MOVD tileArgs_aStep(R0), R8
 	MOVD tileArgs_bStep(R0), R9
@@ -1509,9 +1514,17 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVS (R1), F1
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+added:
+	CMP $0, R12
+	BNE products
 	MOVD tileArgs_c(R0), R1
 	FMOVS F0, (R1)
 	RET
@@ -1552,55 +1565,10 @@ TEXT partial16x1NEON<>(SB), NOSPLIT, $0-16
 	FMOVS 60(R2), F15
 	VDUP V15.S[0], V15.S4
 	MOVD tileArgs_segmentCount(R0), R12
-	// Add C to the sums if the argument addAt is the number of segments left.
-addC:
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_cRow(R0), R3
-	ADD R3, R3, R14
-	ADD R3, R14, R4
-	ADD R3, R4, R15
-	ADD R3, R15, R5
-	ADD R3, R5, R16
-	ADD R3, R16, R6
 	MOVD tileArgs_addAt(R0), R11
 	CMP R12, R11
-	BNE added
-	FMOVS (R1), F16
-	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
-	FMOVS (R1)(R3), F16
-	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
-	FMOVS (R1)(R14), F16
-	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
-	FMOVS (R1)(R4), F16
-	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
-	FMOVS (R1)(R15), F16
-	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
-	FMOVS (R1)(R5), F16
-	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
-	FMOVS (R1)(R16), F16
-	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
-	FMOVS (R1)(R6), F16
-	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
-	ADD R3<<3, R1, R1
-	FMOVS (R1), F16
-	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
-	FMOVS (R1)(R3), F16
-	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
-	FMOVS (R1)(R14), F16
-	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
-	FMOVS (R1)(R4), F16
-	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
-	FMOVS (R1)(R15), F16
-	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
-	FMOVS (R1)(R5), F16
-	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
-	FMOVS (R1)(R16), F16
-	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
-	FMOVS (R1)(R6), F16
-	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
-added:
-	CMP $0, R12
-	BEQ store
+	BEQ addC
+products:
 	// Load strides.
 	MOVD tileArgs_aRow(R0), R3
 	ADD R3, R3, R14
@@ -1667,9 +1635,55 @@ eachStep:
 	BNE eachStep
 	SUBS $1, R12
 	BNE eachSegment
-	JMP addC
-	// Store the sums to C.
-store:
+	// Add C to the sums if the argument addAt is the number of segments left. Store the sums to C.
+addC:
+	MOVD tileArgs_c(R0), R1
+	MOVD tileArgs_cRow(R0), R3
+	ADD R3, R3, R14
+	ADD R3, R14, R4
+	ADD R3, R4, R15
+	ADD R3, R15, R5
+	ADD R3, R5, R16
+	ADD R3, R16, R6
+	MOVD tileArgs_addAt(R0), R11
+	CMP R12, R11
+	BNE added
+	FMOVS (R1), F16
+	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
+	FMOVS (R1)(R3), F16
+	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
+	FMOVS (R1)(R14), F16
+	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	FMOVS (R1)(R4), F16
+	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
+	FMOVS (R1)(R15), F16
+	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	FMOVS (R1)(R5), F16
+	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
+	FMOVS (R1)(R16), F16
+	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
+	FMOVS (R1)(R6), F16
+	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
+	ADD R3<<3, R1, R1
+	FMOVS (R1), F16
+	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
+	FMOVS (R1)(R3), F16
+	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
+	FMOVS (R1)(R14), F16
+	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
+	FMOVS (R1)(R4), F16
+	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
+	FMOVS (R1)(R15), F16
+	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
+	FMOVS (R1)(R5), F16
+	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
+	FMOVS (R1)(R16), F16
+	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
+	FMOVS (R1)(R6), F16
+	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
+added:
+	CMP $0, R12
+	BNE products
 	MOVD tileArgs_c(R0), R1
 	FMOVS F0, (R1)
 	FMOVS F1, (R1)(R3)
