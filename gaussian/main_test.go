@@ -55,6 +55,11 @@ func TestInvalidFlagsPrintOneLineAndReturnStatus2(t *testing.T) {
 	}
 }
 
+func TestUsage(t *testing.T) {
+	usage, _, _ := gaussianCommand(t.Context(), "-h")
+	document.File(t, "testdata/usage.txt", []byte(usage))
+}
+
 func TestDefaultsAreThoseOfThePaper(t *testing.T) {
 	want := options{
 		dims: []int{50}, methods: strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10 nf-k1 nf-k30 vb"), datasets: 10,
@@ -71,11 +76,12 @@ type writer func(p []byte) error
 func (w writer) Write(p []byte) (int, error) { return len(p), w(p) }
 
 // Before doing anything else, the program must create the folder for the figures. It must end at once and write no
-// figures if it cannot write figures to this folder, if it cannot print the first row, or if it is interrupted after printing
-// this row.
+// figures if it cannot write figures to this folder, if it cannot print the first row, or if it is interrupted after
+// printing this row.
 func TestNoFiguresAfterAnInterruptOrAnError(t *testing.T) {
 	t.Chdir(t.TempDir())
-	err := errors.Join(os.WriteFile("file", nil, 0o644), os.MkdirAll("c/figure1a.svg", 0o755), os.WriteFile("c/gap.svg", nil, 0o444))
+	err := errors.Join(os.WriteFile("file", nil, 0o644), os.MkdirAll("c/figure1a.svg", 0o755),
+		os.WriteFile("c/gap.svg", nil, 0o444))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +102,7 @@ func TestNoFiguresAfterAnInterruptOrAnError(t *testing.T) {
 		{t.Context(), long + "a/b", full, 1, "gaussian: disk full\n"},
 		{t.Context(), "-two-modes -out a/b", full, 1, "gaussian: disk full\n"},
 		{ctx, long + "a/b", func([]byte) error { interrupt(); return nil }, 130, "gaussian: context canceled\n"},
-		{ctx, "-two-modes -out a/b", full, 130, "gaussian: context canceled\n"}, // interrupted before the first row
+		{ctx, "-two-modes -out a/b", full, 130, "gaussian: context canceled\n"}, // interrupted earlier
 	} {
 		var stderr bytes.Buffer
 		status := command.Run(c.ctx, "gaussian", run, strings.Fields(c.args), c.stdout, &stderr)

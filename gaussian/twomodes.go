@@ -32,20 +32,19 @@ var modeFlows = []model.TwoModesFlow{
 // compareModes runs Algorithm 1 for each setting and prints a table.
 func compareModes(ctx context.Context, seed uint64, stdout io.Writer) error {
 	const draws = 50_000
-	text := fmt.Sprintf("target with two modes, log p(x) = 0; %d draws of log p̂ that start near the left mode, seed %d\n", draws, seed)
-	text += fmt.Sprintf("%-9s %10s %5s %6s %5s %10s %10s %14s %10s\n",
+	const title = "target with two modes, log p(x) = 0; %d draws of log p̂ that start near the left mode, seed %d\n"
+	_, err := fmt.Fprintf(stdout, title+"%-9s %10s %5s %6s %5s %10s %10s %14s %10s\n", draws, seed,
 		"tempering", "s.d. of q⁰", "s", "1/√β₀", "K", "ELBO", "variance", "change of mode", "s.d. of z")
 	for _, f := range modeFlows {
 		for _, f.K = range []int{16, 64} {
-			elbo, variance, changed, endSD := summariseModes(f, draws, random.Stream(seed, "two modes", f.K))
-			text += fmt.Sprintf("%-9s %10.3g %5.3g %6.3g %5d %10.3f %10.2f %12.2f %% %10.3f\n",
-				f.Tempering, f.PriorSD, f.MomentumSD, f.InvSqrtBeta0, f.K, elbo, variance, changed, endSD)
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
+			if err = cmp.Or(context.Cause(ctx), err); err != nil {
+				return err
 			}
+			elbo, variance, changed, endSD := summariseModes(f, draws, random.Stream(seed, "two modes", f.K))
+			_, err = fmt.Fprintf(stdout, "%-9s %10.3g %5.3g %6.3g %5d %10.3f %10.2f %12.2f %% %10.3f\n",
+				f.Tempering, f.PriorSD, f.MomentumSD, f.InvSqrtBeta0, f.K, elbo, variance, changed, endSD)
 		}
 	}
-	_, err := io.WriteString(stdout, text)
 	return err
 }
 

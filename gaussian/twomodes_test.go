@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math"
@@ -24,7 +25,12 @@ import (
 	"hvae/linalg/random"
 )
 
+var long = flag.Bool("long", false, "also run the test that takes seconds, as .ci/run does")
+
 func TestREADMEShowsTheTableOfTwoModes(t *testing.T) {
+	if !*long {
+		t.Skip("not run without -long")
+	}
 	stdout, stderr, status := gaussianCommand(t.Context(), "-two-modes")
 	if status != 0 {
 		t.Fatalf("status %d, stderr %q", status, stderr)
