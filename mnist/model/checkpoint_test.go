@@ -152,10 +152,10 @@ func TestFlippedBitsAreNoticed(t *testing.T) {
 	b := testCheckpoint().Encode()
 	header, _ := split(b)
 	rng := rand.New(rand.NewPCG(1, 2))
-	for i := range 600 {
-		end := len(b)
-		if i%2 == 0 {
-			end = 8 + len(header)
+	for i := range 200 {
+		end := 8 + len(header)
+		if i%8 == 0 {
+			end = len(b)
 		}
 		at, bit := rng.IntN(end), rng.IntN(8)
 		b[at] ^= 1 << bit
