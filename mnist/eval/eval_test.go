@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
@@ -39,6 +41,7 @@ func TestStepSizesAreTunedOnValidationImages(t *testing.T) {
 		images := func(n int) data.Images { return data.Images{Pixels: bytes.Repeat([]byte{others}, n*data.Pixels)} }
 		set := &data.Set{Train: images(12), Test: images(2)}
 		e := &estimator{model: checkpoint(vae), Options: Options{Set: set, Steps: 2}}
+		e.model.Seed = 3
 		_, indices := data.Split(set.Train, e.model.Seed)
 		for _, i := range indices {
 			copy(set.Train.Image(i), bytes.Repeat([]byte{validation}, data.Pixels))
@@ -98,8 +101,8 @@ func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 	q := hvae.DiagonalNormal[float32]{Mean: tape.Const(mean), SD: tape.Const(std)}
 	logJoint := e.model.Const(&tape).Flow(tape.Const(x)).Target.LogJoint(tape.Const(z))
 	want := float64(ad.Sub(logJoint, q.LogDensity(tape.Const(z))).Scalar())
-	if err != nil || !(math.Abs(got.Log-want) <= 1e-5*math.Abs(want)) {
-		t.Errorf("the estimate from reverse paths is %v (error %v), want %v", got.Log, err, want)
+	if err != nil || got.Draws != 1 || !(math.Abs(got.Log-want) <= 1e-5*math.Abs(want)) {
+		t.Errorf("the estimate from reverse paths is %+v (error %v), want %v from one exact draw", got, err, want)
 	}
 }
 
@@ -115,15 +118,28 @@ func TestDivergedPathsOfBothDirectionsAreCounted(t *testing.T) {
 	}
 }
 
-// For two images in three runs, standard errors must be computed from each image's mean over the runs.
-func TestStandardErrorsAreOverImages(t *testing.T) {
-	of := func(lower, upper float64) estimate { return estimate{annealed: bounds{lower: lower, upper: upper}} }
-	o := Options{Set: new(data.Set), N: 2, Runs: 3, Chains: 1}
-	e, _ := summarise(o, []estimate{of(-9, -8), of(-18, -17), of(-10, -9), of(-20, -18), of(-11, -10), of(-22, -19)})
-	for name, v := range map[string][2]Number{"lower": {e.LowerSE, 5}, "gap": {e.GapSE, 0.5}} {
-		if !(math.Abs(float64(v[0]-v[1])) <= 1e-12) {
-			t.Errorf("the standard error of %s is %v, want %v", name, v[0], v[1])
-		}
+// This test has two simulated images in two runs. Standard deviations must be computed from the mean of each run, and
+// standard errors from the mean of each image. An estimate has a heavy tail if k̂ > 1 − 1/log₁₀ 100 = 0.5.
+func TestStatisticsAreOverRunsAndImages(t *testing.T) {
+	of := func(elbo, log, shape, reverse, lower, upper, acceptance float64) estimate {
+		forward := hvae.Evidence{ELBO: elbo, Log: log, TailShape: shape, Draws: 100, Diverged: 2}
+		return estimate{forward, hvae.Evidence{Log: reverse, Diverged: 1}, bounds{lower, upper, acceptance}}
+	}
+	got, err := summarise(Options{N: 2, Runs: 2, Samples: 100, Steps: 5, Chains: 3}, []estimate{
+		of(-84, -80, 0.5, -79, -81, -78, 0.5), of(-95, -90, 0.625, -88, -89, -87, 0.75),
+		of(-86, -82, 0.375, -80, -81, -80, 0.5), of(-99, -96, 1, -93, -93, -92, 0.75),
+	})
+	want := Evaluation{
+		Estimates: Estimates{ELBO: -91, ELBOSD: 3 / math.Sqrt2, NLL: 87, NLLSD: 4 / math.Sqrt2, Images: 2, Samples: 100,
+			Runs: 2, Data: "simulated", TailShape: 0.625, HeavyTails: 0.5, Diverged: 12},
+		ReverseBound: ReverseBound{ReverseUpper: -85, ReverseUpperSE: 5.5, ReverseGap: 2, ReverseGapSE: 0.5},
+		AnnealedBounds: AnnealedBounds{Method: "ais", Steps: 5, Chains: 3, Lower: -86, LowerSE: 5, Upper: -84.25,
+			UpperSE: 5.25, Gap: 1.75, GapSE: 0.25, Missed: 1, MissedSE: 1, Acceptance: 0.625},
+		ImageELBO: []float64{-85, -97}, ImageNLL: []float64{81, 93}, ImageLower: []float64{-81, -91},
+	}
+	equal := cmp.Comparer(func(a, b Number) bool { return math.Abs(float64(a-b)) <= 1e-12 })
+	if diff := cmp.Diff(want, got, equal); diff != "" || err != nil {
+		t.Errorf("error %v, the evaluation (-want +got):\n%s", err, diff)
 	}
 }
 
@@ -168,6 +184,9 @@ func TestUndefinedStatisticsAreNull(t *testing.T) {
 	if mean, sd := MeanSD([]float64{1, 2, 3, 6}); mean != 3 || !(math.Abs(float64(sd*sd)-14.0/3) <= 1e-14) {
 		t.Errorf("1, 2, 3 and 6 have the mean %v and the variance %v, want 3 and 14/3", mean, sd*sd)
 	}
+	if text := Number(83.315).String(); text != "83.32" { // in float64, this number is less than 83.315
+		t.Errorf("83.315 is rounded to %s, want 83.32", text)
+	}
 	mean, sd := MeanSD([]float64{0.1})
 	b, _ := json.Marshal([]Number{mean, sd})
 	again := make([]Number, 2)
@@ -188,7 +207,7 @@ NLL  85.00
 3 samples have diverged
 tail shape of the importance weights +Inf, above 0.667 for 50 % of the images
 `
-	if got.String() != want || err != nil {
+	if got.String() != want || err != nil || got.ImageELBO != nil {
 		t.Errorf("the summary is\n%v(error %v), want\n%s", got, err, want)
 	}
 }

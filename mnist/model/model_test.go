@@ -68,6 +68,9 @@ func newTrainer(s Settings) *hvae.Trainer[float32] {
 func train(t *testing.T, s Settings) (elbos []float64, weights []float32) {
 	t.Helper()
 	trainer, batch := newTrainer(s), make([]int, 20)
+	if trainer.Seed != s.Seed {
+		t.Errorf("the trainer has the seed %d, want %d", trainer.Seed, s.Seed)
+	}
 	for range 2 {
 		elbo, err := trainer.Step(t.Context(), batch)
 		if err != nil {
@@ -120,32 +123,46 @@ func TestRecomputeKeepsBitsAndNeedsMemoryForOneLeapfrogStep(t *testing.T) {
 
 // For ℓ = 64, a forward pass of one image takes e = 1,146,256 multiply-adds in the encoder and d = 1,117,456 in the
 // decoder. The first convolution takes c = 71,824 of the encoder's multiply-adds. A training step takes 3e − c + 3d for
-// a VAE and 3e − c + 6(K + 1)d for an HVAE.
+// a VAE and 3e − c + 6(K + 1)d for an HVAE. With L draws, the decoder's part is L times as large.
 func TestStepCostCountsEveryMultiplyAdd(t *testing.T) {
-	for _, c := range []struct{ k, cost int }{{0, 6_719_312}, {1, 16_776_416}, {5, 43_595_360}, {20, 144_166_400}} {
-		if got := (Config{K: c.k, Latent: 64}).StepCost(); got != c.cost {
-			t.Errorf("K = %d: a step takes %d multiply-adds per image, want %d", c.k, got, c.cost)
+	for _, c := range []struct{ k, draws, cost int }{
+		{0, 0, 6_719_312}, {1, 0, 16_776_416}, {5, 1, 43_595_360}, {20, 0, 144_166_400}, {0, 3, 13_424_048},
+	} {
+		if got := (Config{K: c.k, Latent: 64, Draws: c.draws}).StepCost(); got != c.cost {
+			t.Errorf("K = %d, L = %d: a step takes %d multiply-adds per image, want %d", c.k, c.draws, got, c.cost)
 		}
 	}
 }
 
-func TestCheckRefusesImpossibleConfigurations(t *testing.T) {
-	for c, valid := range map[Config]bool{
-		{Kind: "vae", Tempering: "none", Latent: 4096}:                     true,
-		{Kind: "vae", Tempering: "none"}:                                   false,
-		{Kind: "vae", Tempering: "none", Latent: 4097}:                     false,
-		{Kind: "vae", K: 1, Tempering: "none", Latent: 2}:                  false,
-		{Kind: "vae", Tempering: "free", Latent: 2}:                        false,
-		{Kind: "hvae", Tempering: "none", Latent: 2}:                       true,
-		{Kind: "hvae", Tempering: "none", VaryEps: true, Latent: 2}:        false,
-		{Kind: "hvae", Tempering: "fixed", Latent: 2}:                      false,
-		{Kind: "hvae", K: 1, Tempering: "fixed", VaryEps: true, Latent: 2}: true,
-		{Kind: "hvae", K: 10_000, Tempering: "free", Latent: 2}:            true,
-		{Kind: "hvae", K: 10_001, Tempering: "free", Latent: 2}:            false,
-		{Kind: "hvae", K: -1, Tempering: "none", Latent: 2}:                false,
+// Each setting in this test replaces or adds to the default settings.
+func TestCheckRefusesImpossibleSettings(t *testing.T) {
+	for text, valid := range map[string]bool{
+		`"model":"vae"`: true, `"model":"gan"`: false, `"tempering":"hot"`: false, `"K":1`: false, `"tempering":"free"`: false,
+		`"model":"hvae"`: true, `"model":"hvae","K":-1`: false, `"model":"hvae","K":10001`: false,
+		`"model":"hvae","vary-eps":true`: false, `"model":"hvae","tempering":"fixed"`: false,
+		`"model":"hvae","K":1,"tempering":"fixed","vary-eps":true,"recompute":true`: true,
+		`"model":"hvae","K":10000,"tempering":"free","eps":0.49,"alpha":0.99`:       true,
+		`"latent":4096`: true, `"latent":0`: false, `"latent":4097`: false, `"recompute":true`: false,
+		`"eps":0.5`: false, `"eps":-0.1`: false, `"alpha":1`: false, `"alpha":-0.1`: false,
+		`"draws":1000,"importance":true`: true, `"importance":true`: false, `"draws":1001`: false, `"draws":-1`: false,
+		`"lr":1e300`: true, `"lr":0`: false, `"lr":-1`: false, `"train":1000000`: true, `"train":-1`: false,
+		`"train":1000001`: false, `"batch":0`: false, `"batch":1000001`: false, `"epochs":0`: false,
+		`"epochs":1000001`: false, `"patience":0`: false, `"patience":1000001`: false,
 	} {
-		if err := c.Check(); (err == nil) != valid {
-			t.Errorf("%+v: Check returns the error %v; valid configuration: %v", c, err, valid)
+		s := Defaults()
+		err := json.Unmarshal([]byte("{"+text+"}"), &s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check(); (err == nil) != valid {
+			t.Errorf("%s: Check returns the error %v; valid settings: %v", text, err, valid)
+		}
+	}
+	for _, rate := range []float64{math.NaN(), math.Inf(1)} {
+		s := Defaults()
+		s.Rate = rate
+		if s.Check() == nil {
+			t.Errorf("Check accepts the learning rate %v", rate)
 		}
 	}
 }
