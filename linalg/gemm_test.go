@@ -67,7 +67,7 @@ func testProducts[T Float](t *testing.T) {
 			}
 		}
 	}
-	check(40, 51, 391) // several blocks of steps
+	check(11, 19, 391) // several blocks of steps
 }
 
 // AddMatMulTB must add the complete sum to dst at once. In this test, dst is 2⁵³ and the sum has 400 terms of 1/256.
