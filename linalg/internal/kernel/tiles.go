@@ -97,10 +97,10 @@ func (c *Contraction[T]) tiles() {
 		c.strip(args, &s.full, 0, done, n)
 		done += n * s.lanes
 	}
-	// If there are several groups, the next tiles cover the other whole vectors. Each tile takes one vector from each
-	// of a few groups. After that, each group has fewer columns left than a vector has elements. If it has four, quad
-	// tiles cover the last four columns of several groups at once. Otherwise, partial tiles cover the last columns, one
-	// group at a time.
+	// If there are several groups, each iteration covers columns j to j+lanes−1 of all groups with tiles that take one
+	// vector from each of a few groups. At last, fewer columns are left in each group than a vector has elements. If
+	// four columns are left, quad tiles cover them in several groups at once. Otherwise, partial tiles cover the columns
+	// that are left, one group at a time.
 	args.cVector, args.bVector = 4*c.CGroup, 4*c.BGroup
 	for j := done; j < c.Cols; j += args.lanes {
 		if c.Cols-j == 4 && s.lanes > 4 && c.Groups > 1 {
