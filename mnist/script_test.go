@@ -36,11 +36,14 @@ import (
 // A refused command must print its line to stderr. Lines that begin with "note:" do not count. $TRAIN stands for the
 // train command with the flags of a short run, and $HVAE for the flags of an HVAE.
 //
-// In shell commands, PROGRAM=1 $MNIST runs the program as a process.
+// In shell commands, PROGRAM=1 $MNIST runs the program as a process, and $SOURCE is the folder mnist.
 func TestScripts(t *testing.T) {
 	executable, err := os.Executable()
 	noError(t, err)
 	t.Setenv("MNIST", executable)
+	source, err := os.Getwd()
+	noError(t, err)
+	t.Setenv("SOURCE", source)
 	scripts, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(scripts) < 4 {
 		t.Fatalf("there are %d scripts (%v)", len(scripts), err)

@@ -78,67 +78,52 @@ func TestGunzipStopsAtTheLimitAndIgnoresPadding(t *testing.T) {
 }
 
 func TestWriteFileReplacesOrCreatesAFile(t *testing.T) {
-	dir := t.TempDir()
-	name := filepath.Join(dir, strings.Repeat("x", 251)+".svg") // the longest name that most file systems allow
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("folder", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := strings.Repeat("x", 251) + ".svg" // the longest name that most file systems allow
 	killed := errors.New("killed")
 	kill := func(temporary, _ string) error {
-		matches, _ := filepath.Glob(filepath.Join(dir, Temporary))
+		matches, _ := filepath.Glob(Temporary)
 		if len(matches) != 1 || matches[0] != temporary {
 			t.Errorf("the temporary file is %s, but the pattern matches %v", temporary, matches)
 		}
 		return killed
 	}
 	for _, c := range []struct {
-		data  string
-		place func(temporary, name string) error
-		err   error
-		want  string // contents of the file afterwards
+		name, data string
+		mode       fs.FileMode // of the file, before and after; 0 if there is no file
+		place      func(temporary, name string) error
+		writable   string // part of the error from Writable; empty for no error
+		want       string // contents of the file afterwards
 	}{
-		{"first, and longer", os.Rename, nil, "first, and longer"},
-		{"second", os.Rename, nil, "second"},
-		{"third", os.Link, os.ErrExist, "second"},
-		{"fourth", kill, killed, "second"},
+		{file, "first, and longer", 0, os.Rename, "", "first, and longer"},
+		{file, "second", 0o600, os.Rename, "", "second"},
+		{file, "third", 0o666, os.Rename, "", "third"},
+		{file, "fourth", 0o666, os.Link, "", "third"},
+		{file, "fifth", 0o666, kill, "", "third"},
+		{file, "sixth", 0o444, os.Rename, "xxx.svg: it is write-protected", "third"},
+		{"folder", "", 0, os.Rename, "cannot write folder: it is not a regular file", "third"},
+		{"missing/file", "", 0, os.Rename, "cannot write missing/file", "third"},
+		{"xx" + file, "", 0, os.Rename, "cannot write xx", "third"}, // too long
 	} {
-		err := WriteFile(name, []byte(c.data), c.place)
-		b, _ := os.ReadFile(name)
-		entries, _ := os.ReadDir(dir)
-		if !errors.Is(err, c.err) || string(b) != c.want || len(entries) != 1 {
+		if c.mode != 0 {
+			os.Chmod(file, c.mode)
+		}
+		err := Writable(c.name)
+		if (err == nil) != (c.writable == "") || err != nil && !strings.Contains(err.Error(), c.writable) {
+			t.Errorf("%.9s: error %v, want %q", c.name, err, c.writable)
+		}
+		err = WriteFile(c.name, []byte(c.data), c.place)
+		b, _ := os.ReadFile(file)
+		info, _ := os.Stat(file)
+		entries, _ := os.ReadDir(".")
+		if (err == nil) != (string(b) == c.data) || string(b) != c.want || len(entries) != 2 {
 			t.Errorf("%s: error %v, contents %q, folder %v; want %q", c.data, err, b, entries, c.want)
 		}
-	}
-}
-
-func TestWriteFileRespectsTheModeOfAFile(t *testing.T) {
-	t.Chdir(t.TempDir())
-	if err := errors.Join(os.Mkdir("folder", 0o755), os.WriteFile("file", nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		name string
-		mode fs.FileMode // of the existing file, if the name is file
-		err  string      // part of the error; empty for no error
-	}{
-		{"file", 0o600, ""}, {"file", 0o666, ""}, {"file", 0o444, "cannot write file: it is write-protected"},
-		{"folder", 0, "cannot write folder: it is not a regular file"},
-		{"missing/file", 0, "cannot write missing/file"},
-		{strings.Repeat("x", 300), 0, "cannot write xxx"},
-	} {
-		if err := os.Chmod("file", c.mode); err != nil {
-			t.Fatal(err)
+		if c.mode != 0 && info.Mode() != c.mode && runtime.GOOS != "windows" {
+			t.Errorf("%s: the mode is %v, want %v", c.data, info.Mode(), c.mode)
 		}
-		tested, written := Writable(c.name), WriteFile(c.name, []byte("x"), os.Rename)
-		for _, err := range []error{tested, written} {
-			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-				t.Errorf("%s with mode %o: error %v, want %q", c.name, c.mode, err, c.err)
-			}
-		}
-		info, err := os.Stat("file")
-		if runtime.GOOS != "windows" && (err != nil || info.Mode() != c.mode) {
-			t.Errorf("the mode is %v afterwards (error %v), want %o", info.Mode(), err, c.mode)
-		}
-	}
-	entries, _ := os.ReadDir(".")
-	if len(entries) != 2 {
-		t.Errorf("the folder contains %v", entries)
 	}
 }
