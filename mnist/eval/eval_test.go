@@ -106,18 +106,6 @@ func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 	}
 }
 
-// If the step sizes are NaN, all forward and all reverse paths diverge.
-func TestDivergedPathsOfBothDirectionsAreCounted(t *testing.T) {
-	c := checkpoint(model.Config{Kind: "hvae", K: 1, Tempering: "none", Latent: 3})
-	params := c.Params()
-	params[len(params)-1].Value.Fill(float32(math.NaN())) // the logits of the step sizes
-	e := &estimator{model: c, Options: Options{Samples: 5}}
-	r, err := e.estimate(t.Context(), new(ad.Tape[float32]), 0, 0)
-	if err != nil || r.forward.Diverged != 5 || r.reverse.Diverged != 5 {
-		t.Errorf("%d forward and %d reverse paths have diverged (error %v), want 5 and 5", r.forward.Diverged, r.reverse.Diverged, err)
-	}
-}
-
 // This test has two simulated images in two runs. Standard deviations must be computed from the mean of each run, and
 // standard errors from the mean of each image. An estimate has a heavy tail if k̂ > 1 − 1/log₁₀ 100 = 0.5.
 func TestStatisticsAreOverRunsAndImages(t *testing.T) {

@@ -103,7 +103,7 @@ func (c Checkpoint) Encode() []byte {
 // tensors do not fit its metadata. It allocates O(len(b)) bytes, even if damaged metadata describe a huge model.
 func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	c := Checkpoint{Network: new(Network[float32])}
-	if len(b) < 8 || binary.LittleEndian.Uint64(b) > uint64(len(b)-8) {
+	if len(b) <= 8 || binary.LittleEndian.Uint64(b) > uint64(len(b)-8) || b[8] != '{' {
 		return c, fmt.Errorf("it is not a valid safetensors file: its %d bytes do not contain a header", len(b))
 	}
 	n := binary.LittleEndian.Uint64(b)
