@@ -330,3 +330,40 @@ func TestDerivativesOfAnyOrder(t *testing.T) {
 		}
 	}
 }
+
+// The documented absolute errors of the slopes of Sigmoid (the second derivative of Softplus) and Tanh are 2ε, where ε is
+// the distance from 1 to the next number.
+func TestSlopesHaveTheDocumentedErrors(t *testing.T) {
+	testSlopes[float32](t, 0x1p-23)
+	testSlopes[float64](t, 0x1p-52)
+}
+
+func testSlopes[T linalg.Float](t *testing.T, epsilon float64) {
+	var tape Tape[T]
+	m := linalg.New[T](1, 40001)
+	for i := range m.Data {
+		m.Data[i] = T(i-20000) / 400 // from −50 to 50
+	}
+	x := tape.Leaf(m)
+	exact := func(a float64) float64 { // the slope of the sigmoid
+		e := math.Exp(-math.Abs(a))
+		return e / ((1 + e) * (1 + e))
+	}
+	tanhSlope := func(a float64) float64 { return 4 * exact(2*a) }
+	for name, c := range map[string]struct {
+		slope *Var[T]
+		exact func(a float64) float64
+	}{
+		"Softplus": {Grad(Grad(Softplus(x), x), x), exact},
+		"Sigmoid":  {Grad(Sigmoid(x), x), exact},
+		"Tanh":     {Grad(Tanh(x), x), tanhSlope},
+	} {
+		worst := 0.0
+		for i, a := range m.Data {
+			worst = max(worst, math.Abs(float64(c.slope.Value.Data[i])-c.exact(float64(a))))
+		}
+		if !(worst <= 2*epsilon) {
+			t.Errorf("%T: the largest error of the slope in %s is %.2gε, want at most 2ε", m.Data[0], name, worst/epsilon)
+		}
+	}
+}

@@ -148,7 +148,8 @@ func (log[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Div(yba
 // Square returns y = a ⊙ a. The adjoint is ā = 2ȳ ⊙ a.
 func Square[T linalg.Float](a *Var[T]) *Var[T] { return Mul(a, a) }
 
-// Tanh returns y = tanh a. The adjoint is ā = ȳ ⊙ (1 − y²).
+// Tanh returns y = tanh a. The adjoint is ā = ȳ ⊙ (1 − y²). The absolute error of this slope is a few roundings of 1: at
+// most 2⁻²² in float32 and 2⁻⁵¹ in float64. So the slope becomes 0 for |a| > 9 (19 in float64).
 func Tanh[T linalg.Float](a *Var[T]) *Var[T] {
 	return unary(a, linalg.Tanh[T], tanh[T]{})
 }
@@ -160,7 +161,8 @@ func (tanh[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 }
 
 // Softplus returns y = log(1 + eᵃ), or 0 in float32 if a < −44. The adjoint is ā = ȳ ⊙ sigmoid(a). Unless a is a
-// constant, Softplus also computes sigmoid(a), which needs no second exponential, and records it as an operand of y.
+// constant, Softplus also computes sigmoid(a), which needs no second exponential, and records it as an operand of y. The
+// second derivative is the slope of the sigmoid; see Sigmoid for its error.
 func Softplus[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	if !a.live {
@@ -177,7 +179,9 @@ type softplus[T linalg.Float] struct{}
 
 func (softplus[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in[0], ybar, y.in[1]) }
 
-// Sigmoid returns y = 1/(1 + e⁻ᵃ), or 0 in float32 if a < −44. The adjoint is ā = ȳ ⊙ (y − y²).
+// Sigmoid returns y = 1/(1 + e⁻ᵃ), or 0 in float32 if a < −44. The adjoint is ā = ȳ ⊙ (y − y²). The absolute error of
+// this slope is a few roundings of 1: at most 2⁻²² in float32 and 2⁻⁵¹ in float64. So the slope becomes 0 for a > 17 (37
+// in float64). A slope from e⁻ᵃ would be accurate, but training steps of HVAEs would take at least 3 % longer.
 func Sigmoid[T linalg.Float](a *Var[T]) *Var[T] {
 	return unary(a, linalg.Sigmoid[T], sigmoid[T]{})
 }
