@@ -145,7 +145,8 @@ func explore(ctx context.Context, address string, seed uint64, stdout io.Writer)
 	}
 	server := http.Server{Handler: explorer(seed)}
 	defer context.AfterFunc(ctx, func() { server.Close() })() // Close also ends active requests
-	if _, err = fmt.Fprintf(stdout, "serving http://%s/; press Ctrl-C to stop\n", l.Addr()); err == nil {
+	_, err = fmt.Fprintf(stdout, "serving http://%s/; press Ctrl-C to stop\n", l.Addr())
+	if err == nil {
 		err = server.Serve(l)
 	}
 	return cmp.Or(context.Cause(ctx), err)

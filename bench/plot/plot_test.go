@@ -57,9 +57,10 @@ func TestGalleryMatchesTheCheckedInFigure(t *testing.T) {
 
 // Between numbers that have the same label, an axis has at most one tick.
 func TestAxesOfNearlyEqualNumbers(t *testing.T) {
-	for _, values := range [][]float64{{-105.66, -105.66000000000003}, {99.99999999999996, 100}, {1e17}, {-1e300}, {1e16, 1e16 + 2}} {
+	for _, values := range [][]float64{{-105.66, -105.66000000000003}, {99.99999999999996, 100}, {1e17}, {-1e300}} {
 		a := newAxis(false, nil, values)
-		if a.to = 1; len(a.ticks) > 1 || !finite(a.at(values[0])) {
+		a.to = 1
+		if len(a.ticks) > 1 || !finite(a.at(values[0])) {
 			t.Errorf("for the values %v, the ticks are %v, and the first value is at %v", values, a.ticks, a.at(values[0]))
 		}
 	}
