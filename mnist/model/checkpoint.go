@@ -117,7 +117,7 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 		return c, fmt.Errorf("it is not a valid safetensors file: %.80v", err)
 	}
 	if want, ok := file.Metadata[digestKey]; ok && digest(file.Metadata, data) != want {
-		return c, fmt.Errorf("it is damaged, because the SHA-256 of its contents is not %.64q", want)
+		return c, fmt.Errorf("it is damaged (the SHA-256 of its contents is not %.64q): copy it or train it again", want)
 	}
 	if err := c.setMetadata(file.Metadata); err != nil {
 		return c, err

@@ -112,6 +112,7 @@ func TestInvalidCheckpointsAreRefused(t *testing.T) {
 		"not a valid safetensors file: inval": join(header+"{}", data),
 	}
 	for want, change := range map[string][2]string{ // replacements in the header
+		"copy it or train it again": {`"digest":"`, `"sha256":"x`},
 		"cannot unmarshal number":   {`"K":"2"`, `"K":2`},
 		`format is "hvae-mnist/2"`:  {"hvae-mnist/1", "hvae-mnist/2"},
 		`max_eps = "0.9"`:           {"0.5", "0.9"},
