@@ -24,28 +24,14 @@ func TestViewsShareElements(t *testing.T) {
 // message must contain the wrong shape.
 func TestWrongShapesPanicWithAMessageThatContainsThem(t *testing.T) {
 	type m = Matrix[float64]
-	full, column := Shape{2, 4}, Shape{2, 1}
-	scratch := make([]float64, 99)
-	for _, c := range []struct {
+	type function struct {
 		name   string
 		shapes []Shape // valid shapes
 		call   func(x []m)
-	}{
-		{"Add", []Shape{full, full, full}, func(x []m) { Add(x[0], x[1], x[2]) }},
-		{"Sub", []Shape{full, full, full}, func(x []m) { Sub(x[0], x[1], x[2]) }},
-		{"Mul", []Shape{full, full, full}, func(x []m) { Mul(x[0], x[1], x[2]) }},
-		{"Div", []Shape{full, full, full}, func(x []m) { Div(x[0], x[1], x[2]) }},
-		{"MulAdd", []Shape{full, full, full, full}, func(x []m) { MulAdd(x[0], x[1], x[2], x[3]) }},
-		{"Scale", []Shape{full, full}, func(x []m) { Scale(x[0], 2, x[1]) }},
-		{"AddConst", []Shape{full, full}, func(x []m) { AddConst(x[0], x[1], 2) }},
+	}
+	full, column, scratch := Shape{2, 4}, Shape{2, 1}, make([]float64, 99)
+	functions := []function{
 		{"Copy", []Shape{full, full}, func(x []m) { Copy(x[0], x[1]) }},
-		{"Exp", []Shape{full, full}, func(x []m) { Exp(x[0], x[1]) }},
-		{"Log", []Shape{full, full}, func(x []m) { Log(x[0], x[1]) }},
-		{"Tanh", []Shape{full, full}, func(x []m) { Tanh(x[0], x[1]) }},
-		{"Sigmoid", []Shape{full, full}, func(x []m) { Sigmoid(x[0], x[1]) }},
-		{"Softplus", []Shape{full, full}, func(x []m) { Softplus(x[0], x[1]) }},
-		{"SoftplusSigmoid", []Shape{full, full, full}, func(x []m) { SoftplusSigmoid(x[0], x[1], x[2]) }},
-		{"SigmoidGradient", []Shape{full, full, full}, func(x []m) { SigmoidGradient(x[0], x[1], x[2]) }},
 		{"Sum", []Shape{full, full}, func(x []m) { Sum(x[0], x[1]) }},
 		{"MulSum", []Shape{column, full, full}, func(x []m) { MulSum(x[0], x[1], x[2]) }},
 		{"AddMulSum", []Shape{column, full, full}, func(x []m) { AddMulSum(x[0], x[1], x[2]) }},
@@ -56,7 +42,13 @@ func TestWrongShapesPanicWithAMessageThatContainsThem(t *testing.T) {
 		{"MatMulTB", []Shape{full, {2, 3}, {4, 3}}, func(x []m) { AddMatMulTB(x[0], x[1], x[2], scratch) }},
 		{"TransposeBlocks", []Shape{full, full}, func(x []m) { TransposeBlocks(x[0], x[1], 2) }},
 		{"Cholesky", []Shape{{2, 2}}, func(x []m) { Cholesky(x[0]) }},
-	} {
+	}
+	for _, op := range operations[float64]() {
+		name, _, _ := strings.Cut(op.name, ",")
+		shapes := slices.Repeat([]Shape{full}, 1+op.operands)
+		functions = append(functions, function{name, shapes, func(x []m) { op.do(x[0], x[1:]) }})
+	}
+	for _, c := range functions {
 		for wrong := -1; wrong < 2*len(c.shapes); wrong++ {
 			var operands []m
 			want := "<nil>"
