@@ -49,7 +49,7 @@ func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 	} {
 		file, checkpoint := trained(t, c.config, 4)
 		flags := append(strings.Fields(c.flags), "-seed", "7", "-samples", "50", "-checkpoint", file)
-		ais := append(flags[:len(flags):len(flags)], "-method", "ais", "-steps", "24", "-chains", "8")
+		ais := append(flags[:len(flags):len(flags)], "-method", "ais", "-steps", "26", "-chains", "8")
 		got := runEval(t, c.name, ais...)
 		exact := 0.0
 		for r := range c.runs {

@@ -36,14 +36,13 @@ import (
 // A refused command must print its line to stderr. Lines that begin with "note:" do not count. $TRAIN stands for the
 // train command with the flags of a short run, and $HVAE for the flags of an HVAE.
 //
-// In shell commands, PROGRAM=1 $MNIST runs the program as a process, and $SOURCE is the folder mnist.
+// In shell commands, PROGRAM=1 $MNIST runs the program as a process, and $SOURCE is the folder mnist. Each script runs in
+// a process (with SCRIPT=1 in its environment), because a process has only one working directory.
 func TestScripts(t *testing.T) {
 	executable, err := os.Executable()
 	noError(t, err)
-	t.Setenv("MNIST", executable)
 	source, err := os.Getwd()
 	noError(t, err)
-	t.Setenv("SOURCE", source)
 	scripts, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(scripts) < 4 {
 		t.Fatalf("there are %d scripts (%v)", len(scripts), err)
@@ -51,6 +50,15 @@ func TestScripts(t *testing.T) {
 	for _, name := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
 			text := string(read(t, name))
+			if os.Getenv("SCRIPT") == "" {
+				t.Parallel()
+				c := exec.Command(executable, "-test.run=^TestScripts$/^"+strings.TrimSuffix(filepath.Base(name), ".txt")+"$")
+				c.Env = append(os.Environ(), "SCRIPT=1", "MNIST="+executable, "SOURCE="+source)
+				if out, err := c.CombinedOutput(); err != nil {
+					t.Errorf("%v\n%s", err, out)
+				}
+				return
+			}
 			images := ownImages(t, 144, 6)
 			t.Chdir(t.TempDir())
 			noError(t, os.CopyFS("images", os.DirFS(images)))

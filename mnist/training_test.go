@@ -41,6 +41,7 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 		{"-epochs 1 " + large, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 26, 10, 1e-3, 1, 1, 0},
 	} {
 		t.Run(c.flags, func(t *testing.T) {
+			t.Parallel()
 			dir, flags := t.TempDir(), strings.Fields(c.flags)
 			stdout, _ := mustRun(t, append([]string{"train", "-out", dir}, flags...)...)
 			set, err := data.Load(t.Context(), flags[slices.Index(flags, "-data")+1], nil)
