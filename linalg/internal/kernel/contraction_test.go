@@ -111,7 +111,7 @@ func testContractions[T Float](t *testing.T, mulAdd func(a, b, c T) T) {
 			}
 		}
 	}
-	for range 40 { // several blocks, which consist of whole segments or of parts of one
+	for range 15 { // several blocks, which consist of whole segments or of parts of one
 		check(1+rng.IntN(100), 1+rng.IntN(100), rng.IntN(200), 1+rng.IntN(4))
 	}
 	for i, cols := range []int{3, 40, 55, 60} { // the rows of B collide in the cache
