@@ -13,9 +13,8 @@ package kernel
 //	│ 1  │ 2  │3 │  │  3  │   A block consists of several segments,
 //	└────┴────┴──┘  └─────┘   or of a part of one segment.
 //
-// A block is itself a contraction. The sums of every block except the first start with the partial sums in C, so blocks
-// change neither the order of the additions nor any bit of the result. If c.Add is set, all steps form one block,
-// because C holds the old elements until the sums are complete.
+// A block is itself a contraction. Its sums start with the partial sums in C, so blocks change neither the order of the
+// additions nor any bit. If c.Add is set, there is only one block, because C holds the old elements until the end.
 func (c *Contraction[T]) blocks() {
 	s := kernelSets[level]
 	limit, pack := s.block, c.collides()
@@ -43,9 +42,10 @@ func (c *Contraction[T]) blocks() {
 	}
 }
 
-// minTiles is the smallest number of tiles for which a strip has blocks. Each tile reads B once, but blocks also load
-// and store the partial sums.
-const minTiles = 8
+const (
+	minTiles       = 8       // smallest number of tiles for which a strip has blocks, which also load and store C
+	packedElements = 6 << 10 // largest number of elements of B that the method packed copies: 24 KiB of float32
+)
 
 // collides reports whether the rows of B are a multiple of 1 KiB apart. Such rows share a few sets of the first-level
 // cache, which cannot hold a block of them. A copy of the block (see packed) pays if at least 128 rows of A use it: a
@@ -54,11 +54,7 @@ func (c *Contraction[T]) collides() bool {
 	return c.BStep%256 == 0 && c.Rows >= 128 && c.Groups == 1 && len(c.Segments) == 1
 }
 
-// packedElements is the largest number of elements of B that the method packed copies: 24 KiB of float32.
-const packedElements = 6 << 10
-
-// packed computes a block whose only segment has few steps. For each strip, it copies the rows of B to contiguous
-// memory.
+// packed computes a block with one segment of few steps. For each strip, it first copies B to contiguous memory.
 func (c *Contraction[T]) packed() {
 	var buffer [packedElements]T
 	s, strip := kernelSets[level], *c

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"math"
+	"slices"
 	"unsafe"
 )
 
@@ -42,15 +43,11 @@ func newTileLookup(tiles []tileKernel) (t tileLookup) {
 	return t
 }
 
-// noBias contains the zeros that replace a nil bias, and partialSums the bias of tiles that continue the sums in C:
-// −0 + x is x, even if x is −0.
-var noBias, partialSums [maxRows]float32
+// noBias contains the zeros that replace a nil bias.
+var noBias [maxRows]float32
 
-func init() {
-	for i := range partialSums {
-		partialSums[i] = float32(math.Copysign(0, -1))
-	}
-}
+// partialSums replaces the bias of tiles that continue the sums in C, because −0 + x is x, even if x is −0.
+var partialSums = [maxRows]float32(slices.Repeat([]float32{float32(math.Copysign(0, -1))}, maxRows))
 
 // tiles computes the contraction with SIMD kernels. It divides the columns of the result C into strips, and each strip
 // into tiles of a few rows. A strip may contain columns of several groups. The drawing is for vectors of 16 lanes and
@@ -66,8 +63,7 @@ func init() {
 //
 // The partial tiles of strip p are narrower than a vector. In strips a, b, c and d, a row of a tile has one vector from
 // each of two groups, so each element of A is used twice. In strip q, a row of a tile (a quad tile) is a single vector
-// with four columns from each group. The tiles of a strip read the same columns of B, which stay in the first-level
-// cache if the contraction has few steps (see blocks).
+// with four columns from each group. The tiles of a strip read the same columns of B (see blocks).
 func (c *Contraction[T]) tiles() {
 	s := kernelSets[level]
 	args := tileArgs{
