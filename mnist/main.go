@@ -1,7 +1,7 @@
 // Mnist runs the experiment in section 4.2 of the HVAE paper. It trains variational auto-encoders with and without
 // Hamiltonian dynamics on binarised MNIST digits, estimates the evidence, and draws digits from the trained models.
 //
-// Start with train.go (a run), then read folder.go (the files of a run), rows.go (rows of Table 1), pictures.go, eval.go,
+// Start with train.go (a run), then read folder.go (the files of a run), rows.go (names of rows), pictures.go, eval.go,
 // draw.go (sample and reconstruct) and table.go. The commands use the packages mnist/model, mnist/eval and mnist/data.
 package main
 
