@@ -43,10 +43,9 @@ func newTileLookup(tiles []tileKernel) (t tileLookup) {
 	return t
 }
 
-// noBias contains the zeros that replace a nil bias.
+// noBias contains the zeros that replace a nil bias. partialSums replaces the bias of tiles that continue the sums in C,
+// because −0 + x is x, even if x is −0.
 var noBias [maxRows]float32
-
-// partialSums replaces the bias of tiles that continue the sums in C, because −0 + x is x, even if x is −0.
 var partialSums = [maxRows]float32(slices.Repeat([]float32{float32(math.Copysign(0, -1))}, maxRows))
 
 // tiles computes the contraction with SIMD kernels. It divides the columns of the result C into strips, and each strip
