@@ -29,6 +29,9 @@ func funnel(z *ad.Var[float64]) *ad.Var[float64] {
 // Fit must be within four standard errors of log p(x), or warn. The warning must begin with the given text, unless this
 // is "?". In the last case, q⁰ is diagonal.
 func TestFitIsRightOrWarns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute in WebAssembly")
+	}
 	modes := hvaetest.TwoModes{Modes: [2]hvaetest.Mode{
 		{Weight: 0.5, Mean: linalg.Column(0.0, 0), SD: 1}, {Weight: 0.5, Mean: linalg.Column(6.0, 0), SD: 1},
 	}}

@@ -100,7 +100,7 @@ func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 //
 // Training with the ELBO decreases KL(q‖p), where q is the distribution of (z_K, ρ_K) and p = p_θ(z|x) N(ρ|0, I), but
 // an estimate of the evidence needs about exp(KL(p‖q)) draws (Chatterjee and Diaconis, 2018). So if the ELBO leaves k̂
-// high or the effective draws few, continue training with ImportanceBound, and compare (bound_test.go, fit_test.go). If
+// high or the effective draws few, continue training with ImportanceBound, and compare (bound_test.go). If
 // q can fit p, the ELBO alone gives a smaller standard error.
 func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] {
 	mustNotBeNil("ImportanceBound: log p̂", logEstimates == nil)
