@@ -85,7 +85,8 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 		backward[i] = -l
 	}
 	lower, upper := mean(forward), -mean(backward)
-	if b := got.annealed; !(math.Abs(b.lower-lower) <= 1e-9 && math.Abs(b.upper-upper) <= 1e-9) || b.acceptance != end.Acceptance {
+	b := got.annealed
+	if !(math.Abs(b.lower-lower) <= 1e-9 && math.Abs(b.upper-upper) <= 1e-9) || b.acceptance != end.Acceptance {
 		t.Errorf("the estimate is %+v, want the bounds %v and %v and the acceptance %v", got, lower, upper, end.Acceptance)
 	}
 }
