@@ -251,3 +251,18 @@ func check[T linalg.Float](t *testing.T, low, high T, tolerance, lo, hi float64)
 		}
 	}
 }
+
+// With Recompute, a flow for a ClosedForm must still compute log p(x, z_K), and the estimates must be bit-identical.
+func TestRecomputeWithAClosedFormGivesTheSameEstimates(t *testing.T) {
+	estimates := func(recompute bool) []float64 {
+		var tape ad.Tape[float64]
+		f := &hvae.Flow[float64]{Target: conjugate{linalg.Column(1.0, -2)}, K: 3, Recompute: recompute}
+		f.StepSize = tape.Leaf(linalg.Of(1, 2, []float64{0.3, 0.4}))
+		epsilon, gamma0 := linalg.Of(2, 2, []float64{0.5, -1, 2, 0.1}), linalg.Of(2, 2, []float64{1, 0.2, -0.7, 3})
+		sample := hvae.HIS(f, hvae.StandardNormal[float64]{}, tape.Const(epsilon), tape.Const(gamma0))
+		return slices.Concat(sample.LogEstimate().Value.Data, sample.End.Z.Value.Data)
+	}
+	if got, want := estimates(true), estimates(false); !slices.Equal(got, want) {
+		t.Errorf("with Recompute, log p̂ and z_K are %v, want %v", got, want)
+	}
+}
