@@ -117,6 +117,27 @@ func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (st
 	return tuned.StepSizes, nil
 }
 
+// Evidence estimates the evidence of a single target from n independent chains, with step sizes from one pass of Tune
+// over n other chains. The seed determines their random numbers.
+func (a *AIS[T]) Evidence(ctx context.Context, n int, seed uint64) (Evidence, error) {
+	mustBeAtLeast("AIS.Evidence: n", n, 1)
+	streams := make([]*rand.Rand, 2*n)
+	for j := range streams {
+		streams[j] = random.Stream(seed, "annealed importance sampling", j)
+	}
+	stepSizes, err := a.Tune(ctx, streams[n:], 1)
+	if err != nil {
+		return Evidence{}, err
+	}
+	tuned := *a
+	tuned.StepSizes = stepSizes
+	_, logs, err := tuned.Forward(ctx, streams[:n])
+	if err != nil {
+		return Evidence{}, err
+	}
+	return ImportanceEstimate(logs), nil
+}
+
 // Particles holds the current states of B chains.
 type Particles[T linalg.Float] struct {
 	Z          linalg.Matrix[T] // [ℓ×B]

@@ -146,8 +146,8 @@ func TestAISReturnsAnErrorIfItCannotStart(t *testing.T) {
 	} {
 		a := annealed(cliff(math.NaN()), 2)
 		change(a)
-		if _, _, err := a.Forward(t.Context(), chains(3)); !strings.Contains(fmt.Sprint(err), want) {
-			t.Errorf("Forward returns the error %v, want an error that contains %q", err, want)
+		if _, err := a.Evidence(t.Context(), 3, 1); !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("Evidence returns the error %v, want an error that contains %q", err, want)
 		}
 	}
 }
@@ -160,7 +160,7 @@ func TestCancelledAISReturnsAnError(t *testing.T) {
 			_, _, err := a.Forward(ctx, chains(2))
 			return err
 		},
-		"Tune": func(ctx context.Context, a *hvae.AIS[float64]) error { _, err := a.Tune(ctx, chains(2), 2); return err },
+		"Evidence": func(ctx context.Context, a *hvae.AIS[float64]) error { _, err := a.Evidence(ctx, 2, 1); return err },
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		evaluations := 0

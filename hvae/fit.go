@@ -5,11 +5,9 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
 
 	"hvae/ad"
 	"hvae/linalg"
-	"hvae/linalg/random"
 )
 
 // FitOptions holds the settings of Fit. Steps are optimiser steps in each of two phases (0 means 1,000), and Draws the
@@ -36,15 +34,19 @@ func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f
 	if dims < 1 || min(o.K, o.Steps, o.Draws) < 0 {
 		panic(fmt.Sprintf("hvae: Fit: dims is %d, with %+v; dims must be at least 1, and no option negative", dims, o))
 	}
-	type variable = *ad.Var[float64]
-	cols, normal := dims, func(mean, scale variable) Prior[float64] { return Normal[float64]{mean, CholeskyFactor(scale)} }
+	cols := dims
+	normal := func(mean, scale *ad.Var[float64]) Prior[float64] { return Normal[float64]{mean, CholeskyFactor(scale)} }
 	if dims > 30 {
-		cols, normal = 1, func(mean, scale variable) Prior[float64] { return DiagonalNormal[float64]{mean, ad.Exp(scale)} }
+		cols = 1
+		normal = func(mean, scale *ad.Var[float64]) Prior[float64] { return DiagonalNormal[float64]{mean, ad.Exp(scale)} }
 	}
-	var params Params[float64] // all start at 0
-	mean, scale := params.Add("mean", linalg.New[float64](dims, 1)), params.Add("scale", linalg.New[float64](dims, cols))
-	step, alpha := params.Add("ε", linalg.New[float64](o.K, dims)), params.Add("log α", linalg.New[float64](o.K, dims))
-	momentumSD, K := params.Add("log s", linalg.New[float64](1, dims)), 0
+	var params, flowParams Params[float64] // all start at 0
+	mean := params.Add("mean", linalg.New[float64](dims, 1))
+	scale := params.Add("scale", linalg.New[float64](dims, cols))
+	step := flowParams.Add("step size", linalg.New[float64](o.K, dims))
+	alpha := flowParams.Add("log α", linalg.New[float64](o.K, dims))
+	momentumSD := flowParams.Add("log s", linalg.New[float64](1, dims))
+	K := 0 // number of leapfrog steps
 	f.Draw = func(b *Block[float64], L int) Sample[float64] {
 		q0 := normal(b.Var(mean), b.Var(scale))
 		flow := &Flow[float64]{Target: Whitened[float64]{target, q0}, K: K}
@@ -58,50 +60,40 @@ func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f
 		return s
 	}
 	bound := func(L int) Bound[float64] {
-		return func(b *Block[float64]) variable { return ImportanceBound(f.Draw(b, L).LogEstimate(), L) }
+		return func(b *Block[float64]) *ad.Var[float64] { return ImportanceBound(f.Draw(b, L).LogEstimate(), L) }
 	}
-	used, steps := params[:2], cmp.Or(o.Steps, 1000) // in the first phase, the parameters of q⁰
+	steps := cmp.Or(o.Steps, 1000)
 	for _, L := range []int{1, 8} {
 		adamax := &Adamax[float64]{}
-		trainer := NewTrainer(used, adamax, bound(L))
+		trainer := NewTrainer(params, adamax, bound(L))
 		trainer.Seed, trainer.BlockSize = o.Seed, 16/L
-		for trainer.Steps() < steps {
-			adamax.Rate = 0.05 * (1 - float64(trainer.Steps())/float64(steps))
+		for i := range steps {
+			adamax.Rate = 0.05 * (1 - float64(i)/float64(steps))
 			_, err = trainer.Step(ctx, Draws(16))
 			if err != nil {
 				return f, err
 			}
 		}
-		K = o.K
-		used = params[:2+3*min(K, 1)]
+		if K < o.K { // the flow starts with the second phase, because it may diverge if q⁰ is not trained
+			K = o.K
+			params = append(params, flowParams...)
+		}
 	}
 	f.Evidence, err = new(Evaluator[float64]).Evidence(ctx, cmp.Or(o.Draws, 20_000), o.Seed, bound(1))
 	if err != nil {
 		return f, err
 	}
 	var t ad.Tape[float64]
-	z, _ := normal(t.Const(mean.Value), t.Const(scale.Value)).Draw(CholeskyFactor(t.Fill(dims, dims, 0))) // mean + factor
-	variances := ad.SumTo(ad.Square(ad.Sub(z, t.Const(mean.Value))), dims, 1)
+	factor, _ := normal(t.Fill(dims, 1, 0), t.Const(scale.Value)).Draw(CholeskyFactor(t.Fill(dims, dims, 0)))
+	variances := ad.SumTo(ad.Square(factor), dims, 1)
 	ais := &AIS[float64]{Target: func(*ad.Tape[float64]) Target[float64] { return target }, Steps: 200, Leapfrogs: 5}
 	ais.Mean, ais.SD = mean.Value, ad.Exp(ad.Scale(ad.Log(variances), 0.5)).Value
-	streams := make([]*rand.Rand, 800) // 400 for Tune, and then 400 for Forward
-	for j := range streams {
-		streams[j] = random.Stream(o.Seed, "fit", j)
-	}
-	ais.StepSizes, err = ais.Tune(ctx, streams[:400], 1)
-	if err != nil {
-		return f, err
-	}
-	_, logs, err := ais.Forward(ctx, streams[400:])
-	if err != nil {
-		return f, err
-	}
-	f.Annealed = ImportanceEstimate(logs)
+	f.Annealed, err = ais.Evidence(ctx, 400, o.Seed)
 	difference := math.Abs(f.Evidence.Log-f.Annealed.Log) / math.Hypot(f.Evidence.StandardError, f.Annealed.StandardError)
 	if !(difference <= 4) {
 		f.Warning = fmt.Sprintf("the two estimates differ by %.1f standard errors", difference)
 	} else if f.Evidence.TailShape > 0.5 {
 		f.Warning = fmt.Sprintf("k̂ is %.2f, so the standard error is not reliable", f.Evidence.TailShape)
 	}
-	return f, nil
+	return f, err
 }

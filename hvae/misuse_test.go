@@ -127,6 +127,7 @@ func TestMisuseOfAISPanics(t *testing.T) {
 		"AIS: the number of streams is 0; it must be at least 1": func() { a.Forward(t.Context(), nil) },
 		"AIS: a stream is nil": func() { a.Forward(t.Context(), append(chains(1), nil)) },
 		"AIS.Reverse: z is [1×3]; it must be [1×2] for 2 streams": func() { a.Reverse(t.Context(), z, chains(2)) },
+		"AIS.Evidence: n is 0; it must be at least 1":             func() { a.Evidence(t.Context(), 0, 1) },
 		"AIS.Tune: passes is 0; it must be at least 1":            func() { a.Tune(t.Context(), chains(3), 0) },
 	} {
 		mustPanic(t, want, f)
