@@ -1,17 +1,13 @@
 package ad
 
-import (
-	"fmt"
-
-	"hvae/linalg"
-)
+import "hvae/linalg"
 
 // This file contains elementwise operations. They broadcast operands with one row or one column. The adjoint of a
 // broadcast operand is the sum of the adjoints of its copies. The formulas below omit this sum.
 
 // Add returns y = a + b. The adjoints are ā = ȳ and b̄ = ȳ.
 func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
-	return binary("Add", a, b, linalg.Add[T], add[T]{})
+	return binary(a, b, linalg.Add[T], add[T]{})
 }
 
 type add[T linalg.Float] struct{}
@@ -27,7 +23,7 @@ func (add[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 
 // Sub returns y = a − b. The adjoints are ā = ȳ and b̄ = −ȳ.
 func Sub[T linalg.Float](a, b *Var[T]) *Var[T] {
-	return binary("Sub", a, b, linalg.Sub[T], sub[T]{})
+	return binary(a, b, linalg.Sub[T], sub[T]{})
 }
 
 type sub[T linalg.Float] struct{}
@@ -41,7 +37,7 @@ func (sub[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 
 // Mul returns y = a ⊙ b. The adjoints are ā = ȳ ⊙ b and b̄ = ȳ ⊙ a.
 func Mul[T linalg.Float](a, b *Var[T]) *Var[T] {
-	return binary("Mul", a, b, linalg.Mul[T], mul[T]{})
+	return binary(a, b, linalg.Mul[T], mul[T]{})
 }
 
 type mul[T linalg.Float] struct{}
@@ -73,11 +69,8 @@ func Dot[T linalg.Float](a, b *Var[T]) *Var[T] { return MulSumTo(a, b, 1, 1) }
 
 // MulAdd returns y = a ⊙ b + c. The adjoints are ā = ȳ ⊙ b, b̄ = ȳ ⊙ a and c̄ = ȳ.
 func MulAdd[T linalg.Float](a, b, c *Var[T]) *Var[T] {
-	ab, ok := linalg.Broadcast(a.shape(), b.shape())
-	s, fits := linalg.Broadcast(ab, c.shape())
-	if !ok || !fits {
-		panic(fmt.Sprintf("ad: MulAdd: shapes %v, %v and %v cannot be broadcast together", a.shape(), b.shape(), c.shape()))
-	}
+	ab, _ := linalg.Broadcast(a.shape(), b.shape())
+	s, _ := linalg.Broadcast(ab, c.shape())
 	y := a.tape.Result(s.Rows, s.Cols)
 	linalg.MulAdd(y.Value, a.Value, b.Value, c.Value)
 	return a.tape.Record(y, mul[T]{}, a, b, c)
@@ -85,7 +78,7 @@ func MulAdd[T linalg.Float](a, b, c *Var[T]) *Var[T] {
 
 // Div returns y = a / b. The adjoints are ā = ȳ / b and b̄ = −(ȳ / b) ⊙ y.
 func Div[T linalg.Float](a, b *Var[T]) *Var[T] {
-	return binary("Div", a, b, linalg.Div[T], div[T]{})
+	return binary(a, b, linalg.Div[T], div[T]{})
 }
 
 type div[T linalg.Float] struct{}
@@ -148,8 +141,8 @@ func (log[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Div(yba
 // Square returns y = a ⊙ a. The adjoint is ā = 2ȳ ⊙ a.
 func Square[T linalg.Float](a *Var[T]) *Var[T] { return Mul(a, a) }
 
-// Tanh returns y = tanh a. The adjoint is ā = ȳ ⊙ (1 − y²). The absolute error of this slope is a few roundings of 1: at
-// most 2⁻²² in float32 and 2⁻⁵¹ in float64. So the slope becomes 0 for |a| > 9 (19 in float64).
+// Tanh returns y = tanh a. The adjoint is ā = ȳ ⊙ (1 − y²). The absolute error of this slope is a few roundings of 1:
+// at most 2⁻²² in float32 and 2⁻⁵¹ in float64. So the slope becomes 0 for |a| > 9 (19 in float64).
 func Tanh[T linalg.Float](a *Var[T]) *Var[T] {
 	return unary(a, linalg.Tanh[T], tanh[T]{})
 }
@@ -161,8 +154,8 @@ func (tanh[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 }
 
 // Softplus returns y = log(1 + eᵃ), or 0 in float32 if a < −44. The adjoint is ā = ȳ ⊙ sigmoid(a). Unless a is a
-// constant, Softplus also computes sigmoid(a), which needs no second exponential, and records it as an operand of y. The
-// second derivative is the slope of the sigmoid; see Sigmoid for its error.
+// constant, Softplus also computes sigmoid(a), which needs no second exponential, and records it as an operand of y.
+// The second derivative is the slope of the sigmoid; see Sigmoid for its error.
 func Softplus[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	if !a.live {
@@ -219,13 +212,10 @@ func unary[T linalg.Float](a *Var[T], f func(y, a linalg.Matrix[T]), r Rule[T]) 
 	return a.tape.Record(y, r, a)
 }
 
-// binary computes y = f(a, b) and records y with differentiation rule r. If a and b cannot be broadcast together,
-// binary panics with a message that contains name, the name of the operation.
-func binary[T linalg.Float](name string, a, b *Var[T], f func(y, a, b linalg.Matrix[T]), r Rule[T]) *Var[T] {
-	s, ok := linalg.Broadcast(a.shape(), b.shape())
-	if !ok {
-		panic(fmt.Sprintf("ad: %s: shapes %v and %v cannot be broadcast together", name, a.shape(), b.shape()))
-	}
+// binary computes y = f(a, b) and records y with differentiation rule r. If a and b cannot be broadcast together, f
+// panics.
+func binary[T linalg.Float](a, b *Var[T], f func(y, a, b linalg.Matrix[T]), r Rule[T]) *Var[T] {
+	s, _ := linalg.Broadcast(a.shape(), b.shape())
 	y := a.tape.Result(s.Rows, s.Cols)
 	f(y.Value, a.Value, b.Value)
 	return a.tape.Record(y, r, a, b)

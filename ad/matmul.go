@@ -1,10 +1,6 @@
 package ad
 
-import (
-	"fmt"
-
-	"hvae/linalg"
-)
+import "hvae/linalg"
 
 // Affine returns the output y = w·x + b [m×B] of a dense layer for w [m×n], x [n×B] and b [m×1].
 // The adjoints are w̄ = ȳ·xᵀ, x̄ = wᵀ·ȳ and, for b, the sum of the columns of ȳ.
@@ -16,9 +12,6 @@ func Affine[T linalg.Float](w, x, b *Var[T]) *Var[T] {
 
 // MatMul returns y = a·b [m×n] for a [m×k] and b [k×n]. The adjoints are ā = ȳ·bᵀ and b̄ = aᵀ·ȳ.
 func MatMul[T linalg.Float](a, b *Var[T]) *Var[T] {
-	if a.Cols() != b.Rows() {
-		panic(fmt.Sprintf("ad: MatMul: cannot multiply %v by %v", a.shape(), b.shape()))
-	}
 	y := a.tape.Result(a.Rows(), b.Cols())
 	linalg.MatMul(y.Value, a.Value, b.Value)
 	return a.tape.Record(y, matMul[T]{}, a, b)

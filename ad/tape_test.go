@@ -203,24 +203,26 @@ func TestLaterProgramsDoNotDependOnEarlierOnes(t *testing.T) {
 }
 
 func TestFirstNonFiniteNamesOperationAndElement(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
 	for _, c := range []struct {
-		program func(x variable) variable
-		want    string
+		program         func(x variable) variable
+		source, element string
 	}{
-		{func(x variable) variable { return AddConst(x, math.NaN()) }, "the operation ad.add, [2×3], whose element (0, 0) is NaN, counted from 0"},
-		{Log[float64], "the operation ad.log, [2×3], whose element (1, 0) is -Inf, counted from 0"},
-		{func(x variable) variable { return x.Tape().Const(linalg.Of(1, 2, []float64{0, math.Inf(1)})) }, "a constant, [1×2], whose element (0, 1) is +Inf, counted from 0"},
-		{func(x variable) variable { return x.Tape().Leaf(linalg.Column(math.NaN())) }, "a leaf, [1×1], whose element (0, 0) is NaN, counted from 0"},
-		{Exp[float64], ""}, // all elements are finite
+		{func(x variable) variable { return AddConst(x, nan) }, "the operation ad.add, [2×3]", "(0, 0) is NaN"},
+		{Log[float64], "the operation ad.log, [2×3]", "(1, 0) is -Inf"},
+		{func(x variable) variable { return x.tape.Const(linalg.Column(0, inf)) }, "a constant, [2×1]", "(1, 0) is +Inf"},
+		{func(x variable) variable { return x.tape.Leaf(linalg.Column(nan)) }, "a leaf, [1×1]", "(0, 0) is NaN"},
+		{Exp[float64], "", ""}, // all elements are finite
 	} {
 		var tape Tape[float64]
 		first := c.program(tape.Leaf(linalg.Of(2, 3, []float64{1, 2, 3, 0, 5, 6})))
+		want := c.source + ", whose element " + c.element + ", counted from 0"
 		Exp(first)
-		if c.want == "" {
-			first = nil
+		if c.source == "" {
+			first, want = nil, ""
 		}
-		if v, got := tape.FirstNonFinite(); got != c.want || v != first {
-			t.Errorf("FirstNonFinite returns %q, want %q", got, c.want)
+		if v, got := tape.FirstNonFinite(); got != want || v != first {
+			t.Errorf("FirstNonFinite returns %q, want %q", got, want)
 		}
 	}
 }
@@ -259,21 +261,17 @@ func TestATapeWorksAfterARuleHasPanicked(t *testing.T) {
 	} {
 		for _, reset := range []bool{true, false} {
 			n := 0
-			func() {
-				defer func() {
-					if p := recover(); p != "a rule failed" {
-						t.Errorf("%s panics with %v, want the panic of the rule", name, p)
-					}
-				}()
-				fail = true
+			fail = true
+			p := recovered(func() {
 				run(func(F, x variable) []float64 {
 					n = tape.Len()
 					return sweep(F, x)
 				})
-			}()
+			})
 			fail = false
-			if name == "Backward" && tape.Len() != n {
-				t.Errorf("after a panic in Backward, the tape has %d variables instead of %d", tape.Len(), n)
+			if p != "a rule failed" || name == "Backward" && tape.Len() != n {
+				t.Errorf("%s panics with %v and leaves %d variables on the tape, want the panic of the rule and %d variables",
+					name, p, tape.Len(), n)
 			}
 			if reset {
 				tape.Reset()
@@ -286,76 +284,86 @@ func TestATapeWorksAfterARuleHasPanicked(t *testing.T) {
 	}
 }
 
+func recovered(f func()) (value any) {
+	defer func() { value = recover() }()
+	f()
+	return nil
+}
+
 func TestMisuseOfTheTapePanics(t *testing.T) {
 	var tape, other Tape[float64]
 	stale := tape.Leaf(linalg.New[float64](2, 3))
 	tape.Reset()
 	x, y, c := tape.Leaf(linalg.New[float64](2, 3)), other.Leaf(linalg.New[float64](2, 3)), other.Fill(2, 3, 0)
-	inRule := func(differentiate func(F variable), f func(s *Sweep[float64], y variable)) func() {
-		return func() {
-			differentiate(addWithRule(func(s *Sweep[float64], y, ybar variable) { f(s, y) }, x, x))
+	squares, tall := Square(x), tape.Fill(3, 2, 0)
+	check := func(want string, f func()) {
+		t.Helper()
+		if msg := fmt.Sprint(recovered(f)); !strings.Contains(msg, want) {
+			t.Errorf("panic %q does not contain %q", msg, want)
 		}
 	}
-	squares := Square(x)
-	grad, backward := func(F variable) { Grad(F, x) }, func(F variable) { Backward(nil, F, x) }
+	const old, foreign = "[2×3] variable used after its tape was reset", "[2×3] variable used on another tape"
+	const nested = "a differentiation rule must not call Grad"
+	grad, backward := func(F, x variable) { Grad(F, x) }, func(F, x variable) { Backward(nil, F, x) }
+	sweeps := []func(F, x variable){grad, backward}
+	for _, sweep := range sweeps {
+		inRule := func(f func(s *Sweep[float64])) func() {
+			return func() { sweep(addWithRule(func(s *Sweep[float64], _, _ variable) { f(s) }, x, x), x) }
+		}
+		check(old, func() { sweep(stale, x) })
+		check(old, func() { sweep(x, stale) })
+		check(old, inRule(func(s *Sweep[float64]) { s.Accumulate(x, stale) }))
+		check(foreign, func() { sweep(Sum(x), y) })
+		check(foreign, inRule(func(s *Sweep[float64]) { s.Accumulate(x, c) }))
+		check("a [1×1] matrix cannot be added to the adjoint of a [2×3] variable",
+			inRule(func(s *Sweep[float64]) { s.Accumulate(x, tape.Scalar(1)) }))
+		check("cannot differentiate with respect to a [1×1] constant", func() { sweep(x, tape.Scalar(1)) })
+		for _, inner := range sweeps {
+			check(nested, inRule(func(*Sweep[float64]) { inner(squares, x) }))
+		}
+	}
+	for name, op := range map[string]func(a, b variable) variable{
+		"Add: operands": Add[float64], "Sub: operands": Sub[float64], "Mul: operands": Mul[float64],
+		"Div: operands": Div[float64], "MulSum: cannot sum the product of": Dot[float64],
+	} {
+		check(name+" [2×3] and [3×2]", func() { op(x, tall) })
+	}
 	for _, c := range []struct {
 		want string
 		f    func()
 	}{
-		{"[2×3] variable used after its tape was reset", func() { Add(x, stale) }},
-		{"[2×3] variable used after its tape was reset", func() { Exp(stale) }},
-		{"[2×3] variable used after its tape was reset", func() { Grad(x, stale) }},
-		{"[2×3] variable used after its tape was reset", func() { Backward(nil, stale, x) }},
-		{"[2×3] variable used after its tape was reset", inRule(grad, func(s *Sweep[float64], y variable) { s.Accumulate(x, stale) })},
-		{"[2×3] variable used after its tape was reset", inRule(backward, func(s *Sweep[float64], y variable) { s.Accumulate(x, stale) })},
-		{"[2×3] variable used on another tape; to use its value", func() { MulAdd(x, x, y) }},
-		{"[2×3] variable used on another tape", func() { Add(x, c) }},
-		{"[2×3] variable used on another tape", func() { Add(c, x) }},
-		{"[2×3] variable used on another tape", func() { Grad(Sum(x), y) }},
-		{"[2×3] variable used on another tape", inRule(backward, func(s *Sweep[float64], y variable) { s.Accumulate(x, c) })},
-		{"a [1×1] matrix cannot be added to the adjoint of a [2×3] variable", inRule(grad, func(s *Sweep[float64], y variable) { s.Accumulate(x, tape.Scalar(1)) })},
-		{"the gradient of a [2×3] variable does not fit into [3×3]", func() { Backward([]matrix{linalg.New[float64](3, 3)}, Sum(x), x) }},
-		{"cannot differentiate with respect to a [1×1] constant", func() { Grad(x, tape.Scalar(1)) }},
-		{"a differentiation rule must not call Grad", inRule(grad, func(_ *Sweep[float64], _ variable) { Grad(squares, x) })},
-		{"a differentiation rule must not call Grad", inRule(grad, func(_ *Sweep[float64], _ variable) { Backward(nil, squares, x) })},
-		{"a differentiation rule must not call Grad", inRule(backward, func(_ *Sweep[float64], _ variable) { Grad(squares, x) })},
-		{"a differentiation rule must not call Grad", inRule(backward, func(_ *Sweep[float64], _ variable) { Backward(nil, squares, x) })},
-		{"a differentiation rule must not call Grad", func() {
+		{old, func() { Add(x, stale) }},
+		{old, func() { Exp(stale) }},
+		{foreign + "; to use its value", func() { MulAdd(x, x, y) }},
+		{foreign, func() { Add(x, c) }},
+		{foreign, func() { Add(c, x) }},
+		{"the gradient of a [2×3] variable does not fit into [3×3]", func() {
+			Backward([]matrix{linalg.New[float64](3, 3)}, Sum(x), x)
+		}},
+		{nested, func() {
 			backward(Recomputed(func([]variable) variable {
 				Backward(nil, squares, x)
 				return Square(x)
-			}, x))
+			}, x), x)
 		}},
-		{"a differentiation rule must not call Grad", func() {
+		{nested, func() {
 			backward(Recomputed(func([]variable) variable {
 				return addWithRule(func(*Sweep[float64], variable, variable) { Grad(squares, x) }, x, x)
-			}, x))
+			}, x), x)
 		}},
 		{"Grad cannot differentiate the result of Recomputed", func() { Grad(Recomputed(sumAndProduct, x, x), x) }},
 		{"the variable must be [1×1], not [2×3]", func() { x.Scalar() }},
 		{"Reshape: a [2×3] matrix cannot be reshaped to [4×2]", func() { Reshape(x, 4, 2) }},
 		{"cannot be reshaped to [-2×-3]", func() { Reshape(x, -2, -3) }},
-		{"ad: Add: shapes [2×3] and [3×2] cannot be broadcast", func() { Add(x, tape.Fill(3, 2, 0)) }},
 		{"[2×3] and [2×1] have different numbers of columns", func() { Stack(x, SumTo(x, 2, 1)) }},
-		{"[2×3], [2×1] and [4×3] cannot be broadcast", func() { MulAdd(x, SumTo(x, 2, 1), tape.Fill(4, 3, 0)) }},
-		{"ad: MatMul: cannot multiply [2×3] by [2×3]", func() { MatMul(x, x) }},
+		{"[2×3], [2×1], [4×3] do not broadcast to", func() { MulAdd(x, SumTo(x, 2, 1), tape.Fill(4, 3, 0)) }},
+		{"Affine: [2×3] · [2×3] + [0×0]", func() { MatMul(x, x) }},
 		{"Affine: [2×3] · [2×3] + [2×3]", func() { Affine(x, x, x) }},
-		{"ad: Sub: shapes [2×3] and [3×2]", func() { Sub(x, tape.Fill(3, 2, 0)) }},
-		{"ad: Mul: shapes [2×3] and [3×2]", func() { Mul(x, tape.Fill(3, 2, 0)) }},
-		{"ad: Div: shapes [2×3] and [3×2]", func() { Div(x, tape.Fill(3, 2, 0)) }},
-		{"product of [2×3] and [3×2] to [1×1]", func() { Dot(x, tape.Fill(3, 2, 0)) }},
 		{"cannot sum [2×3] to [3×1]", func() { SumTo(x, 3, 1) }},
 		{"[2×3] does not broadcast to [2×6]", func() { BroadcastTo(x, 2, 6) }},
 		{"RowRange(1, 3) is out of range for a [2×3] matrix", func() { RowRange(x, 1, 3) }},
 		{"a matrix [2×3] with 5 elements", func() { tape.Const(matrix{Rows: 2, Cols: 3, Data: make([]float64, 5)}) }},
 	} {
-		func() {
-			defer func() {
-				if msg := fmt.Sprint(recover()); !strings.Contains(msg, c.want) {
-					t.Errorf("panic %q does not contain %q", msg, c.want)
-				}
-			}()
-			c.f()
-		}()
+		check(c.want, c.f)
 	}
 }
