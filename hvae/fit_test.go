@@ -67,24 +67,6 @@ func TestFitIsRightOrWarns(t *testing.T) {
 	}
 }
 
-// The draws of Fit, weighted by p̂, must estimate posterior means, here of the conjugate model with p(z|x) = N(x/2, ½I).
-func TestDrawsOfFitEstimateThePosterior(t *testing.T) {
-	f, err := hvae.Fit(t.Context(), conjugate{linalg.Column(3.0, -2)}, 2, hvae.FitOptions{K: 2, Steps: 500, Draws: 1000})
-	if err != nil || f.Evidence.Draws != 1000 {
-		t.Fatal(err, f.Evidence)
-	}
-	new(hvae.Evaluator[float64]).Each(t.Context(), hvae.Draws(1), 1, func(b *hvae.Block[float64]) {
-		s := f.Draw(b, 10_000)
-		weights := ad.Exp(ad.AddConst(s.LogEstimate(), -f.Evidence.Log-math.Log(10_000)))
-		end, start := ad.MulSumTo(weights, s.End.Z, 2, 1).Value.Data, ad.Scale(ad.SumTo(s.Start.Z, 2, 1), 1e-4).Value.Data
-		for i, want := range []float64{1.5, -1} {
-			if !(math.Abs(end[i]-want) <= 0.05 && math.Abs(start[i]-want) <= 0.2) {
-				t.Errorf("the mean of z%d is %v, and %v at the start of the flow, want %v", i+1, end[i], start[i], want)
-			}
-		}
-	})
-}
-
 func TestFitReturnsErrorsAndPanicsIfMisused(t *testing.T) {
 	fit := func(dims int, o hvae.FitOptions) func() {
 		return func() { hvae.Fit(t.Context(), smallLogistic, dims, o) }
