@@ -41,15 +41,12 @@ func special[T Float](rng *rand.Rand) T {
 	return T([]float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1)}[rng.IntN(4)])
 }
 
-// same reports whether x and y are bit-identical or both NaN. The bits of NaN differ between processors.
-func same[T Float](x, y T) bool {
-	return x == y && math.Signbit(float64(x)) == math.Signbit(float64(y)) || x != x && y != y
-}
-
-// firstDifference returns the first index at which x and y are not the same, or −1.
+// firstDifference returns the first index at which x and y are neither bit-identical nor both NaN, or −1. The bits of
+// NaN differ between processors.
 func firstDifference[T Float](x, y []T) int {
 	for i := range x {
-		if !same(x[i], y[i]) {
+		same := x[i] == y[i] && math.Signbit(float64(x[i])) == math.Signbit(float64(y[i])) || x[i] != x[i] && y[i] != y[i]
+		if !same {
 			return i
 		}
 	}
