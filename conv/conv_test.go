@@ -75,9 +75,9 @@ func visit(g Geometry, f func(y, co, tap, x int)) {
 }
 
 // far reports whether an element of got differs from that of want by more than tolerance·max(1, |want|).
-func far[T linalg.Float](got, want linalg.Matrix[T], tolerance float64) bool {
+func far(got, want matrix, tolerance float64) bool {
 	for i, w := range want.Data {
-		if !(math.Abs(float64(got.Data[i]-w)) <= tolerance*max(1, math.Abs(float64(w)))) {
+		if !(math.Abs(got.Data[i]-w) <= tolerance*max(1, math.Abs(w))) {
 			return true
 		}
 	}
@@ -245,14 +245,12 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 
 func TestASampleDoesNotDependOnItsBatch(t *testing.T) {
 	// For each sample, Conv and Transpose must compute bit-identical results from the whole batch and from part of it.
-	// The weight gradient of the batch must be the sum of the weight gradients of the parts, up to rounding error. The
-	// batch size 37 is not a multiple of any vector length.
+	// The batch size 37 is not a multiple of any vector length.
 	const batch = 37
 	rng := rand.New(rand.NewPCG(6, 1))
 	for _, g := range geometries(rng, 20) {
 		op := randomOperands[float32](rng, g, batch)
-		y, in, weight := op.run(g)
-		sum := linalg.New[float32](g.Taps(), g.OutC)
+		y, in, _ := op.run(g)
 		for _, part := range [][2]int{{0, 16}, {16, 17}, {17, 20}, {20, batch}} {
 			columns := func(m linalg.Matrix[float32]) linalg.Matrix[float32] {
 				p := linalg.New[float32](m.Rows, part[1]-part[0])
@@ -261,14 +259,10 @@ func TestASampleDoesNotDependOnItsBatch(t *testing.T) {
 				}
 				return p
 			}
-			py, pin, pweight := operands[float32]{op.w, columns(op.x), columns(op.delta), op.outBias, op.inBias}.run(g)
+			py, pin, _ := operands[float32]{op.w, columns(op.x), columns(op.delta), op.outBias, op.inBias}.run(g)
 			if !slices.Equal(py.Data, columns(y).Data) || !slices.Equal(pin.Data, columns(in).Data) {
 				t.Errorf("%+v: samples %d to %d give different bits without the other samples", g, part[0], part[1]-1)
 			}
-			linalg.Add(sum, sum, pweight)
-		}
-		if far(sum, weight, 1e-4) {
-			t.Errorf("%+v: the sum of weight gradients is %v, want %v", g, sum, weight)
 		}
 	}
 }

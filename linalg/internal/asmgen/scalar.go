@@ -74,21 +74,18 @@ func (w *assembler) code(format string, args ...any) {
 		name, list, _ := strings.Cut(line, " ")
 		template := instructions[name][w.column]
 		operands := strings.Fields(strings.ReplaceAll(list, ",", " "))
+		valid := template != ""
 		for i, o := range operands {
 			place := fmt.Sprintf("{%d}", i+1)
-			for _, t := range instructions[name] {
-				if !strings.Contains(t, place) {
-					panic(fmt.Sprintf("the template %q of %s ignores operand %d of %q", t, name, i+1, line))
-				}
-			}
+			valid = valid && strings.Contains(template, place)
 			isLabel := i == len(operands)-1 && (name == "LOOP" || name[0] == 'J')
 			if !isLabel {
 				o = w.operand(o)
 			}
 			template = strings.ReplaceAll(template, place, o)
 		}
-		if template == "" || strings.Contains(template, "{") {
-			panic(fmt.Sprintf("%q is not an instruction with all of its operands", line))
+		if !valid || strings.Contains(template, "{") {
+			panic(fmt.Sprintf("%q is not an instruction with all of its operands and no others", line))
 		}
 		w.op("%s", template)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"go/format"
-	"slices"
 	"strings"
 )
 
@@ -82,19 +81,19 @@ var tall = shape{16, 1}
 var (
 	avx512 = &isa{name: "AVX512", bytes: 64, count: 32, vectors: 3, partialWidth: 15, block: 128, peakSums: 12,
 		tiles: [kinds][]shape{
-			full:    slices.Concat(grid(3, 1, 4, 5), []shape{{8, 2}, {8, 3}, tall}),
+			full:    {{1, 1}, {1, 2}, {1, 3}, {4, 1}, {4, 2}, {4, 3}, {5, 1}, {5, 2}, {5, 3}, {8, 2}, {8, 3}, tall},
 			partial: {{1, 1}, tall},
 			quad:    {{1, 1}, {4, 1}, tall},
 		}}
 	avx2 = &isa{name: "AVX2", bytes: 32, count: 16, vectors: 3, partialWidth: 7, block: 96, peakSums: 12,
 		tiles: [kinds][]shape{
-			full:    grid(3, 1, 4),
+			full:    {{1, 1}, {1, 2}, {1, 3}, {4, 1}, {4, 2}, {4, 3}},
 			partial: {{1, 1}, {8, 1}},
 			quad:    {{1, 1}, {4, 1}},
 		}}
 	neon = &isa{name: "NEON", bytes: 16, count: 32, vectors: 4, partialWidth: 1, block: 96, peakSums: 24,
 		tiles: [kinds][]shape{
-			full:    slices.Concat(grid(4, 1, 4), []shape{{6, 4}, {8, 2}, {8, 3}, tall}),
+			full:    {{1, 1}, {1, 2}, {1, 3}, {1, 4}, {4, 1}, {4, 2}, {4, 3}, {4, 4}, {6, 4}, {8, 2}, {8, 3}, tall},
 			partial: {{1, 1}, tall},
 		}}
 )
@@ -107,16 +106,6 @@ var (
 	arm64 = &architecture{goarch: "arm64", sets: []*isa{neon}, args: "R0", column: 1,
 		general: strings.Fields("R1 R2 R3 R4 R5 R6 R7 R8 R9 R10 R11 R12 R13 R14 R15 R16 R17 R19 R20 R21 R22 R23 R24 R25 R26")}
 )
-
-// grid returns the shapes with the given numbers of rows and 1 to n vectors per row.
-func grid(n int, rows ...int) (shapes []shape) {
-	for _, r := range rows {
-		for v := range n {
-			shapes = append(shapes, shape{r, v + 1})
-		}
-	}
-	return shapes
-}
 
 // indices returns the text of the Go file that defines constants for the indices of the elementwise and row kernels.
 func indices() string {
