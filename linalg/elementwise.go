@@ -2,7 +2,6 @@ package linalg
 
 import (
 	"fmt"
-	"math"
 
 	"hvae/linalg/internal/kernel"
 )
@@ -50,7 +49,9 @@ func Mul[T Float](dst, a, b Matrix[T]) {
 		return
 	}
 	check3("Mul", full, a.Shape(), b.Shape())
-	MulAdd(dst, a, b, Matrix[T]{1, 1, []T{T(math.Copysign(0, -1))}}) // x + (−0) is x, even if x is −0
+	ar, ac := a.strides(full)
+	br, bc := b.strides(full)
+	kernel.MulAddRows(dst.Data, dst.Cols, a.Data, ar, ac, b.Data, br, bc, nil, 0, 0)
 }
 
 // MulAdd sets dst = a ⊙ b + c, elementwise. Leapfrog steps, planar layers and most sums of gradients have this form.

@@ -1,6 +1,9 @@
 package kernel
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 // The functions in this file implement the loops of broadcasting operations. An operand consists of a slice and its
 // strides: element (i, j) of a is a[i·ar + j·ac], where ac is 1 or 0. If ar is 0, all rows are equal. If ac is 0, all
@@ -36,7 +39,8 @@ func operand[T Float](s []T, row, col, rows, n int) rowOperand {
 }
 
 // MulAddRows sets y = a ⊙ b + c for a matrix y with n columns. The row strides of a, b and c are ar, br and cr, and the
-// column strides are ac, bc and cc. If ac and bc are 0, a slow loop in plain Go computes the result.
+// column strides are ac, bc and cc. A nil c means zero. If ac and bc are 0, a slow loop in plain Go computes the
+// result.
 //
 //go:noinline
 func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c []T, cr, cc int) {
@@ -45,6 +49,9 @@ func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c [
 	}
 	if bc == 0 { // exchange the factors, so that b varies along each row unless both factors are constant
 		a, ar, ac, b, br, bc = b, br, bc, a, ar, ac
+	}
+	if c == nil {
+		c, cr, cc = []T{T(math.Copysign(0, -1))}, 0, 0 // x + (−0) is x, even if x is −0
 	}
 	rows := len(y) / n
 	if simd64[T]() && len(y) >= minSIMD && bc == 1 {

@@ -25,13 +25,15 @@ func TestRowKernelsAreBitIdenticalToPlainGo(t *testing.T) {
 			stride := func(n int) int { return []int{0, n, n + rng.IntN(4)}[rng.IntN(3)] }
 			rowA, rowB, rowC := stride(n), stride(n), stride(n)
 			columnA, columnC, columnY := stride(1), stride(1), stride(1)
-			const addC, addY = 0, 1 // kinds of the third operand of MulAddRows
+			const noC, addC, addY = 0, 1, 2 // kinds of the third operand of MulAddRows
 			mulAdd := func(rowA, stepA, third, rowC, stepC int) func(y, a, b, c []float64) {
 				return func(y, a, b, c []float64) {
-					MulAddRows(y[:rows*n], n, a, rowA, stepA, b, rowB, 1, [][]float64{c, y}[third], rowC, stepC)
+					MulAddRows(y[:rows*n], n, a, rowA, stepA, b, rowB, 1, [][]float64{nil, c, y}[third], rowC, stepC)
 				}
 			}
 			for name, f := range map[string]func(y, a, b, c []float64){
+				"y_i = a_i·b_i for a column a":            mulAdd(columnA, 0, noC, 0, 0),
+				"y_i = a_i ⊙ b_i":                         mulAdd(rowA, 1, noC, 0, 0),
 				"y_i = a_i ⊙ b_i + c_i":                   mulAdd(rowA, 1, addC, rowC, 1),
 				"y_i = a_i·b_i + c_i for a column a":      mulAdd(columnA, 0, addC, rowC, 1),
 				"y_i = a_i ⊙ b_i + c_i for a column c":    mulAdd(rowA, 1, addC, columnC, 0),
@@ -56,7 +58,7 @@ func TestRowKernelsAreBitIdenticalToPlainGo(t *testing.T) {
 func TestRowKernelsCheckBounds(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		y, a, short := make([]float64, 50), make([]float64, 50), make([]float64, 49)
-		if panicOf(func() { MulAddRows(y, 10, a, 10, 1, short, 10, 1, y, 10, 1) }) == nil {
+		if panicOf(func() { MulAddRows(y, 10, a, 10, 1, short, 10, 1, nil, 0, 0) }) == nil {
 			t.Error("MulAddRows did not panic although an operand is too short")
 		}
 	})
