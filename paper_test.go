@@ -331,7 +331,7 @@ func aisBounds(r *report) {
 		}
 		if K >= 16 { // for a small K, the variance of p̂(x) is too large
 			r.mean(ratios(forward, bimodal.LogEvidence), 1, 0.03, "K = %d: E[p̂(x)]/p(x)", K)
-			r.mean(inverseRatios(backward, bimodal.LogEvidence), 1, 0.03, "K = %d: p(x)·E[1/p̂(x)], reverse chain", K)
+			r.mean(apply(ratios(backward, bimodal.LogEvidence), inverse), 1, 0.03, "K = %d: p(x)·E[1/p̂(x)], reverse chain", K)
 		}
 		last = gap
 	}
@@ -497,13 +497,12 @@ func leapfrogStep(r *report) {
 	r.statement("(7) to (9) eqn:lf1 to eqn:lf3",
 		"a leapfrog step applies these equations, which are shears, so it has unit Jacobian")
 	epsilon := []float64{0.3, 0.15, 0.4}
-	lf1, lf2, lf3 := leapfrogByHand(hvaetest.Bimodal, epsilon)
 	step := onTape(3, func(t *tape, s phase) phase {
 		f := &flow{Target: hvaetest.Bimodal, K: 1, StepSize: t.Const(linalg.Of(1, 3, epsilon))}
 		return f.Forward(s)
 	})
 	flip := func(s []float64) []float64 { return []float64{s[0], s[1], s[2], -s[3], -s[4], -s[5]} }
-	r.vectors(step(phasePoint), lf3(lf2(lf1(phasePoint))), 1e-11, "(z, ρ) after one step")
+	r.vectors(step(phasePoint), leapfrogByHand(hvaetest.Bimodal, epsilon, phasePoint), 1e-11, "(z, ρ) after one step")
 	r.near(hvaetest.Determinant(hvaetest.Jacobian(step, phasePoint, 1e-3)), 1, 1e-9, "det of a leapfrog step")
 	r.vectors(flip(step(flip(step(phasePoint)))), phasePoint, 1e-14, "(z, ρ) after step, flip, step, flip")
 }
@@ -558,8 +557,7 @@ func leapfrogThenCooling(r *report) {
 			want, product := start, 1.0 // product is Π α_k^ℓ
 			for k := range s.K {
 				epsilon := f.StepSize.Value.Row(min(k, f.StepSize.Rows()-1))
-				lf1, lf2, lf3 := leapfrogByHand(f.Target, epsilon)
-				want = lf3(lf2(lf1(want)))
+				want = leapfrogByHand(f.Target, epsilon, want)
 				for j := range dims {
 					want[dims+j] *= alpha[k]
 				}
@@ -872,8 +870,8 @@ func exactEvidence(r *report) {
 		return sum
 	}
 	evidence := 0.0
-	for _, z := range grid(12, 4000).Data {
-		evidence += math.Exp(logJoint(z)) * 24 / 4000
+	for z := -12.0; z < 12; z += 24. / 4096 {
+		evidence += math.Exp(logJoint(z)) * 24 / 4096
 	}
 	var t tape
 	atPoint := gaussian(&t, data, theta).LogJoint(t.Scalar(0.7)).Scalar()
@@ -1245,12 +1243,15 @@ func importanceNLL(r *report) {
 	}
 	var double tape
 	network := mnistNetwork[float64](configs[0]).Const(&double)
-	z := grid(8, 100)
+	z := linalg.New[float64](1, 100)
+	for i := range z.Data {
+		z.Data[i] = 0.16*float64(i) - 8
+	}
 	logJoint := mnist.LogBernoulli(image(&double), network.Decode(double.Const(z))).Value.Data
 	for i, z := range z.Data {
 		logJoint[i] += logNormal(z, 0, 1)
 	}
-	logEvidence := numeric.LogSumExp(logJoint) + math.Log(16./100)
+	logEvidence := numeric.LogSumExp(logJoint) + math.Log(0.16)
 	for _, c := range configs {
 		const blocks, block = 10, 48
 		model := mnistNetwork[float32](c)
@@ -1315,9 +1316,8 @@ func correlations(z, sd linalg.Matrix[float32]) (all []float64) {
 		for k, v := range z.Row(j) {
 			unit[k] = float64(v)
 		}
-		mean, _ := numeric.MeanSE(unit)
-		norm := math.Sqrt(dot(unit, unit) - mean*mean*float64(z.Cols))
-		unit = apply(unit, func(v float64) float64 { return (v - mean) / norm })
+		mean, scatter := numeric.MeanScatter(unit)
+		unit = apply(unit, func(v float64) float64 { return (v - mean) / math.Sqrt(scatter) })
 		for _, other := range units {
 			all = append(all, math.Abs(dot(unit, other)))
 		}
@@ -1427,7 +1427,7 @@ func reverseEstimates(r *report) {
 		q0 := diagonal(&t, []float64{0.2, 0.2}, []float64{0.8, 0.8})
 		rho := noise(&t, random.Stream(63, s.String()), z.Rows, z.Cols)
 		logs := hvae.ReverseHIS(f, q0, t.Const(z), rho).LogEstimate().Value.Data
-		r.mean(inverseRatios(logs, hvaetest.Bimodal.LogEvidence), 1, 0.03, "%v: p(x)·E[1/p̂(x)], reverse", s)
+		r.mean(apply(ratios(logs, hvaetest.Bimodal.LogEvidence), inverse), 1, 0.03, "%v: p(x)·E[1/p̂(x)], reverse", s)
 	}
 }
 
@@ -1755,11 +1755,6 @@ func ratios(logEstimates []float64, logEvidence float64) []float64 {
 	return apply(logEstimates, func(l float64) float64 { return math.Exp(l - logEvidence) })
 }
 
-// inverseRatios returns p(x)/p̂(x) for the given draws of log p̂(x).
-func inverseRatios(logEstimates []float64, logEvidence float64) []float64 {
-	return apply(logEstimates, func(l float64) float64 { return math.Exp(logEvidence - l) })
-}
-
 // squaredDeviations returns (x_i − x̄)², where x̄ is the mean of x.
 func squaredDeviations(x []float64) []float64 {
 	mean, _ := numeric.MeanSE(x)
@@ -1784,6 +1779,8 @@ func apply(x []float64, f func(float64) float64) []float64 {
 	return y
 }
 
+func inverse(x float64) float64 { return 1 / x }
+
 func dot(a, b []float64) (sum float64) {
 	for i := range a {
 		sum += a[i] * b[i]
@@ -1794,15 +1791,6 @@ func dot(a, b []float64) (sum float64) {
 // logNormal returns log N(x | mean, variance).
 func logNormal(x, mean, variance float64) float64 {
 	return -(x-mean)*(x-mean)/(2*variance) - math.Log(2*math.Pi*variance)/2
-}
-
-// grid returns n+1 evenly spaced points from −edge to edge as a row [1×(n+1)].
-func grid(edge float64, n int) matrix {
-	m := linalg.New[float64](1, n+1)
-	for i := range m.Data {
-		m.Data[i] = edge * (2*float64(i)/float64(n) - 1)
-	}
-	return m
 }
 
 // noise returns a constant [rows×cols] whose elements are independent draws from N(0, 1).
@@ -1961,28 +1949,25 @@ func annealing(target hvae.Target[float64], K, chains int) (a *hvae.AIS[float64]
 // phasePoint is the point (z, ρ), with z and ρ in three dimensions, at which the checks evaluate flows.
 var phasePoint = []float64{0.4, -0.9, 0.3, 0.8, -0.5, 1.2}
 
-// leapfrogByHand returns equations 7, 8 and 9 as functions of (z, ρ). They differentiate U numerically.
-func leapfrogByHand(target hvae.Target[float64], epsilon []float64) (lf1, lf2, lf3 func([]float64) []float64) {
+// leapfrogByHand returns the result of equations 7, 8 and 9 for the phase s = (z, ρ). It differentiates U numerically.
+func leapfrogByHand(target hvae.Target[float64], epsilon, s []float64) []float64 {
 	n := len(epsilon)
 	potential := func(z []float64) float64 {
 		var t tape
 		return -target.LogJoint(t.Const(linalg.Column(z...))).Scalar()
 	}
-	kick := func(s []float64) []float64 {
-		out := slices.Clone(s)
+	s = slices.Clone(s)
+	kick := func() { // equations 7 and 9
 		for j, g := range hvaetest.Gradient(potential, s[:n]) {
-			out[n+j] -= epsilon[j] / 2 * g
+			s[n+j] -= epsilon[j] / 2 * g
 		}
-		return out
 	}
-	drift := func(s []float64) []float64 {
-		out := slices.Clone(s)
-		for j := range n {
-			out[j] += epsilon[j] * s[n+j]
-		}
-		return out
+	kick()
+	for j := range n {
+		s[j] += epsilon[j] * s[n+j] // equation 8
 	}
-	return kick, drift, kick
+	kick()
+	return s
 }
 
 // onTape converts f, a function of a phase (z, ρ) in dims dimensions, into a function of a vector with 2·dims elements.
