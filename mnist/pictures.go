@@ -82,8 +82,8 @@ func draw(ctx context.Context, f *flag.FlagSet, about string, n int, args []stri
 	switch {
 	case err != nil:
 		return err
-	case n < 1 || n > 10_000:
-		return command.Usage("invalid value %d for flag -n: it must be from 1 to 10000", n)
+	case n < 1 || n > 1000:
+		return command.Usage("invalid value %d for flag -n: it must be from 1 to 1000", n)
 	case *out == "":
 		return command.Usage("-o is missing: specify a file for the picture")
 	}
@@ -121,8 +121,8 @@ func samples(c model.Checkpoint, n int, seed uint64) ([]byte, error) {
 }
 
 // contact returns a PNG of a contact sheet with the given number of digits per row. Each column of the matrices [784×n]
-// is a digit, with values from 0 (black) to 1 (white). The digits fill the sheet row by row. It
-// returns an error if a value is not finite.
+// is a digit, with values from 0 (black) to 1 (white). The digits fill the sheet row by row. contact returns an error if
+// a value is not finite.
 func contact(columns int, digits ...linalg.Matrix[float32]) ([]byte, error) {
 	notFinite := func(m linalg.Matrix[float32]) bool { return !linalg.Finite(m) }
 	if slices.ContainsFunc(digits, notFinite) {

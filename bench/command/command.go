@@ -64,22 +64,20 @@ func Usage(format string, args ...any) error { return usageError{fmt.Errorf(form
 // the arguments are invalid. If they contain -h, it prints the usage line, the description and the list of flags to
 // stdout, and returns flag.ErrHelp. The description says what the command does, and gives examples.
 func Parse(f *flag.FlagSet, description string, args []string, stdout io.Writer) error {
+	help := bytes.NewBufferString(fmt.Sprintf("Usage: %s [flags]\n\n%s\n\n", f.Name(), description))
+	f.SetOutput(help)
+	f.PrintDefaults() // before the values become decimals, which have no zero value
 	f.VisitAll(func(g *flag.Flag) {
-		getter, _ := g.Value.(flag.Getter)
-		if getter == nil {
-			return
-		}
-		switch getter.Get().(type) {
-		case int, uint64:
-			g.Value = decimal{g.Value}
+		if getter, ok := g.Value.(flag.Getter); ok {
+			switch getter.Get().(type) {
+			case int, uint64:
+				g.Value = decimal{g.Value}
+			}
 		}
 	})
 	f.SetOutput(io.Discard) // Run prints the error
 	err := f.Parse(args)
 	if err == flag.ErrHelp {
-		help := bytes.NewBufferString(fmt.Sprintf("Usage: %s [flags]\n\n%s\n\n", f.Name(), description))
-		f.SetOutput(help)
-		f.PrintDefaults()
 		_, failed := help.WriteTo(stdout)
 		return cmp.Or(failed, err)
 	}
@@ -101,12 +99,4 @@ func (d decimal) Set(s string) error {
 		return errors.New("it must be a whole number in decimal digits")
 	}
 	return d.Value.Set(n.String())
-}
-
-// String returns the default value of the flag. Package flag also calls String on the zero value.
-func (d decimal) String() string {
-	if d.Value == nil {
-		return "0"
-	}
-	return d.Value.String()
 }

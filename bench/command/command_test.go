@@ -95,6 +95,10 @@ func TestIntegerFlagsAreDecimal(t *testing.T) {
 	f := flag.NewFlagSet("test", flag.ContinueOnError)
 	n, seed := f.Int("n", 1, ""), f.Uint64("seed", 0, "")
 	f.Func("other", "", func(string) error { return nil })
+	var help bytes.Buffer
+	if err := Parse(f, "", []string{"-h"}, &help); err != flag.ErrHelp || strings.Count(help.String(), "default") != 1 {
+		t.Errorf("error %v; the help must show the default value of -n, which is not zero:\n%s", err, &help)
+	}
 	err := Parse(f, "", []string{"-n", "-010", "-seed=018446744073709551615", "-other", "0x"}, nil)
 	if *n != -10 || *seed != math.MaxUint64 || err != nil {
 		t.Errorf("the numbers -010 and 018446744073709551615 are read as %d and %d (error %v)", *n, *seed, err)
@@ -103,9 +107,5 @@ func TestIntegerFlagsAreDecimal(t *testing.T) {
 		if err := Parse(f, "", []string{"-seed", number}, nil); !errors.As(err, new(usageError)) {
 			t.Errorf("%q is accepted as a number (error %v)", number, err)
 		}
-	}
-	var help bytes.Buffer
-	if err := Parse(f, "", []string{"-h"}, &help); err != flag.ErrHelp || strings.Count(help.String(), "default") != 1 {
-		t.Errorf("error %v; the help must show the default value of -n, which is not zero:\n%s", err, &help)
 	}
 }
