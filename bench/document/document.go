@@ -34,9 +34,15 @@ func File(t *testing.T, name string, want []byte) {
 	}
 }
 
-// cut returns the text of the part of a page with the given name, and the texts before and after it. A part begins after
-// the comment line <!-- name --> and ends before the comment line <!-- end -->.
-func cut(t *testing.T, page, name string) (before, text, after string) {
+// Part checks that the part of a page with the given name is equal to text. A part begins after the comment line
+// <!-- name --> and ends before the comment line <!-- end -->.
+func Part(t *testing.T, page, name, text string) {
+	t.Helper()
+	part(t, page, name, func(string) string { return text })
+}
+
+// part checks a part of a page. The function compute gets the text of the part and returns the text that it should have.
+func part(t *testing.T, page, name string, compute func(text string) string) {
 	t.Helper()
 	b, err := os.ReadFile(page)
 	if err != nil {
@@ -48,14 +54,7 @@ func cut(t *testing.T, page, name string) (before, text, after string) {
 	if !begins || !ends {
 		t.Fatalf("%s has no part between the lines <!-- %s --> and <!-- end -->", page, name)
 	}
-	return before + begin, text, end + after
-}
-
-// Part checks that the part of a page with the given name is equal to text.
-func Part(t *testing.T, page, name, text string) {
-	t.Helper()
-	before, _, after := cut(t, page, name)
-	File(t, page, []byte(before+text+after))
+	File(t, page, []byte(before+begin+compute(text)+end+after))
 }
 
 // Rows checks a part of a page that is a Markdown table. In each row below the header, the first cells are labels. The
@@ -63,18 +62,19 @@ func Part(t *testing.T, page, name, text string) {
 // number by a minus sign.
 func Rows(t *testing.T, page, name string, labels int, fill func(cells []string)) {
 	t.Helper()
-	_, text, _ := cut(t, page, name)
-	lines := strings.SplitAfter(text, "\n")
-	for i := 2; i < len(lines)-1; i++ {
-		cells := strings.Split(strings.Trim(lines[i], "|\n"), "|")
-		for j := range cells {
-			cells[j] = strings.TrimSpace(cells[j])
+	part(t, page, name, func(text string) string {
+		lines := strings.SplitAfter(text, "\n")
+		for i := 2; i < len(lines)-1; i++ {
+			cells := strings.Split(strings.Trim(lines[i], "|\n"), "|")
+			for j := range cells {
+				cells[j] = strings.TrimSpace(cells[j])
+			}
+			clear(cells[labels:])
+			fill(cells)
+			lines[i] = "| " + negative.ReplaceAllString(strings.Join(cells, " | "), "$1−$2") + " |\n"
 		}
-		clear(cells[labels:])
-		fill(cells)
-		lines[i] = "| " + negative.ReplaceAllString(strings.Join(cells, " | "), "$1−$2") + " |\n"
-	}
-	Part(t, page, name, strings.Join(lines, ""))
+		return strings.Join(lines, "")
+	})
 }
 
 // negative matches a negative number at the beginning of a word.
