@@ -164,7 +164,6 @@ func readCheckpoint(name string) (c model.Checkpoint, s model.Settings, err erro
 type folder struct {
 	path  string
 	state os.FileInfo // the state file that was read or written last; nil if there is none
-	best  int         // epoch of the model and the samples that were written last; 0 if unknown
 }
 
 // openFolder reads the state and the model in a folder. If there is no state, d.state is nil, and if there is no model,

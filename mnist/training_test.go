@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"hvae/bench/command"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
@@ -112,21 +110,5 @@ func TestFoldersWithoutHardLinksAreRefused(t *testing.T) {
 	want := "the file system of " + dir + " has no hard links: choose another folder with -out"
 	if status != 1 || !strings.Contains(stderr, want) {
 		t.Errorf("status %d, stderr %q; want %q", status, stderr, want)
-	}
-}
-
-// A broken writer returns an error for each write.
-type broken struct{}
-
-func (broken) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
-
-// Training must continue if its output fails, but an evaluation that is not printed must fail.
-func TestOutputFails(t *testing.T) {
-	dir, images := t.TempDir(), ownImages(t, 12, 1)
-	for want, args := range []string{"train -latent 1 -epochs 2 -out", "eval -samples 2 -checkpoint"} {
-		args := append(strings.Fields(args), dir, "-data", images)
-		if status := command.Run(t.Context(), "mnist", program, args, broken{}, broken{}); status != want {
-			t.Errorf("%v: status %d, want %d", args, status, want)
-		}
 	}
 }
