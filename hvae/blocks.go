@@ -145,11 +145,11 @@ func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, b
 	return mean, values, err
 }
 
-// Evidence estimates the evidence of a single target from n draws of logEstimate, such as Sample.LogEstimate. Draws
-// with log p̂ = NaN count as p̂ = 0; see Evidence.Diverged. Evidence returns an error if ctx is done early, if the
-// estimate is infinite or NaN, for example because a standard deviation is 0, or if an ImportanceBound is NaN, because
-// this hides its other draws. Use float64 if |log p_θ(x, z)| exceeds 10⁴: in float32, the log evidence of 10,000
-// observations was off by 0.003, and of 100,000 by 0.8, and neither StandardError nor TailShape showed it.
+// Evidence estimates the evidence of a single target from n draws of logEstimate, such as Sample.LogEstimate. It returns
+// an error if ctx is done early, if the estimate is infinite or NaN, for example because a standard deviation is 0, or if
+// an ImportanceBound is NaN, because this hides its other draws. Use float64 if |log p_θ(x, z)| exceeds 10⁴: in float32,
+// the log evidence of 10,000 observations was off by 0.003, and of 100,000 by 0.8, and neither StandardError nor
+// TailShape showed it.
 func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEstimate Bound[T]) (Evidence, error) {
 	own := Evaluator[T]{BlockSize: e.BlockSize} // whose blocks have run no other bound
 	_, logs, err := own.Evaluate(ctx, Draws(n), seed, logEstimate)

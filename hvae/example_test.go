@@ -210,16 +210,13 @@ func ExampleTrainer_Restore() {
 			}
 		}
 	}
-	whole := start()
+	whole, first, second := start(), start(), start() // the second runs in another process
 	train(whole, 20)
-
-	first := start()
 	train(first, 10)
 	file, err := json.Marshal(first.State())
 	if err != nil {
 		log.Fatal(err)
 	}
-	second := start() // in another process
 	var state hvae.State[float64]
 	if err := json.Unmarshal(file, &state); err != nil {
 		log.Fatal(err)

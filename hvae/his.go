@@ -65,9 +65,8 @@ func ReverseHIS[T linalg.Float](f *Flow[T], prior Density[T], z, rho *ad.Var[T])
 //	p̄ = p_θ(x, z_K) N(ρ_K | 0, I),
 //	q̄ = q⁰(z₀) N(ρ₀ | 0, s²I) / |det ∇H| = q⁰(z₀) N(γ₀ | 0, I) / (s^ℓ Π α_k^ℓ).
 //
-// The mean of log p̂_θ(x) is the evidence lower bound (ELBO), which training maximises. Equation 12
-// (eqn:H_ELBO_simplified) replaces ½γ₀ᵀγ₀ by its mean ℓ/2. The package omits this variant: it has the same mean and
-// gradients, but its exponential does not estimate p_θ(x), and near a good fit it varies more.
+// The mean of log p̂_θ(x) is the evidence lower bound (ELBO), which training maximises. The package omits the variant of
+// equation 12 (eqn:H_ELBO_simplified): its exponential does not estimate p_θ(x), and near a good fit it varies more.
 func (s Sample[T]) LogEstimate() *ad.Var[T] {
 	logP := ad.Add(s.logJoint, LogNormal(s.End.Rho))
 	return ad.Add(ad.Sub(logP, ad.Add(s.logPrior, LogNormal(s.gamma0))), s.logVolume)

@@ -17,8 +17,8 @@ import (
 // both may be wrong.
 type Evidence struct {
 	Log float64 // log (1/L) Σ p̂ᵢ
-	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)). It is valid if TailShape < ½, and NaN if L = 1 or
-	// Log is infinite.
+	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)). It is valid if TailShape < ½ (the p̂ᵢ are not
+	// smoothed), and NaN if L = 1 or Log is infinite.
 	StandardError float64
 	ELBO          float64 // mean of log p̂ᵢ; NaN if a draw has diverged
 	// TailShape is the shape k̂ of a generalised Pareto distribution fitted to the tail, which consists of the min(L/5,
@@ -33,7 +33,6 @@ type Evidence struct {
 
 // TailLimit returns min(1 − 1/log₁₀ L, 0.7), the largest TailShape for which an estimate from smoothed p̂ᵢ is reliable
 // (Vehtari et al., 2024). For L = 1,000, it is 0.667. If TailShape is greater than 0.7, no practical L suffices.
-// ImportanceEstimate does not smooth the p̂ᵢ, so its StandardError is reliable only if TailShape < ½.
 func (e Evidence) TailLimit() float64 { return min(1-1/math.Log10(float64(e.Draws)), 0.7) }
 
 // ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L ≥ 1 draws of log p̂_θ(x) (Burda,
@@ -99,9 +98,8 @@ func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 // not necessarily better, 2018). For L = 1, the result is log p̂. If a draw is NaN, the bound is NaN.
 //
 // Training with the ELBO decreases KL(q‖p), where q is the distribution of (z_K, ρ_K) and p = p_θ(z|x) N(ρ|0, I), but
-// an estimate of the evidence needs about exp(KL(p‖q)) draws (Chatterjee and Diaconis, 2018). So if the ELBO leaves k̂
-// high or the effective draws few, continue training with ImportanceBound, and compare (bound_test.go). If
-// q can fit p, the ELBO alone gives a smaller standard error.
+// an estimate of the evidence needs about exp(KL(p‖q)) draws (Chatterjee and Diaconis, 2018). README.md says when to
+// continue with ImportanceBound.
 func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] {
 	mustNotBeNil("ImportanceBound: log p̂", logEstimates == nil)
 	if n := logEstimates.Cols(); L < 1 || n%L != 0 || logEstimates.Rows() != 1 {

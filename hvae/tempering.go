@@ -15,12 +15,8 @@ import (
 //
 // The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1 (FixedTempering, FreeTempering). Scaling γ₀ to ρ₀
 // multiplies volumes by s^ℓ, and the flow multiplies them by Π α_k^ℓ = s^−ℓ, so the entropy H of (z_K, ρ_K) is H(q⁰) +
-// H(N(0, I)). With a tied flow, z_K can be narrower than q⁰ only if ρ_K is wider than N(0, I). If the posterior is
-// normal and ΔH = H(q⁰) − H(p_θ(z|x)), every tied flow satisfies
-//
-//	log p_θ(x) − ELBO ≥ ℓ(exp(ΔH/ℓ) − 1) − ΔH.
-//
-// With UntiedTempering, s is free, and there is no such limit.
+// H(N(0, I)). With a tied flow, z_K can be narrower than q⁰ only if ρ_K is wider than N(0, I), so the ELBO has the limit
+// in README.md. With UntiedTempering, s is free, and there is no such limit.
 type Tempering[T linalg.Float] struct {
 	Alpha      *ad.Var[T] // α₁ … α_K, [K×1], or [K×ℓ] with one element per dimension
 	MomentumSD *ad.Var[T] // s, [1×1], or [1×ℓ] with one element per dimension
