@@ -23,46 +23,28 @@ import (
 // Fields that end in SD are standard deviations over runs, and fields that end in SE are standard errors over images.
 // All other statistics are means over images, runs or both.
 type Evaluation struct {
-	Estimates
-	ReverseBound
-	AnnealedBounds
-
-	Seconds    float64   `json:"seconds"`
-	ImageELBO  []float64 `json:"image_elbo,omitempty"` // nil if a sample has diverged
-	ImageNLL   []float64 `json:"image_nll,omitempty"`
-	ImageLower []float64 `json:"image_lower,omitempty"` // lower bounds from annealed importance sampling
-}
-
-// Estimates are the results of importance sampling.
-type Estimates struct {
-	ELBO    Number `json:"elbo"` // nats, negative; undefined if a sample has diverged
-	ELBOSD  Number `json:"elbo_sd"`
-	NLL     Number `json:"nll"` // nats, positive
-	NLLSD   Number `json:"nll_sd"`
-	Images  int    `json:"images"`
-	Samples int    `json:"samples"`
-	Runs    int    `json:"runs"`
-	Data    string `json:"data"`       // name of the dataset, or "simulated"
-	Trained string `json:"trained_on"` // name of the training dataset; "" if the checkpoint lacks it
-
-	// TailShape and HeavyTails are undefined for fewer than 100 samples.
+	// Results of importance sampling. TailShape and HeavyTails are undefined for fewer than 100 samples.
+	ELBO       Number `json:"elbo"` // nats, negative; undefined if a sample has diverged
+	ELBOSD     Number `json:"elbo_sd"`
+	NLL        Number `json:"nll"` // nats, positive
+	NLLSD      Number `json:"nll_sd"`
+	Images     int    `json:"images"`
+	Samples    int    `json:"samples"`
+	Runs       int    `json:"runs"`
+	Data       string `json:"data"`               // name of the dataset, or "simulated"
+	Trained    string `json:"trained_on"`         // name of the training dataset; "" if the checkpoint lacks it
 	TailShape  Number `json:"tail_shape"`         // of the importance weights (hvae.Evidence)
 	HeavyTails Number `json:"heavy_tails"`        // fraction of estimates with heavy tails, which are unreliable
 	Diverged   int    `json:"diverged,omitempty"` // number of samples that have diverged, including reverse paths
-}
 
-// A ReverseBound is an upper bound on log p(x), from paths that end at exact draws from the posterior (hvae.ReverseHIS).
-// It is zero unless the images are simulated.
-type ReverseBound struct {
+	// Upper bound on log p(x) from paths that end at exact draws from the posterior (hvae.ReverseHIS). It is zero unless
+	// the images are simulated.
 	ReverseUpper   Number `json:"reverse_upper,omitzero"`
 	ReverseUpperSE Number `json:"reverse_upper_se,omitzero"`
 	ReverseGap     Number `json:"reverse_gap,omitzero"` // ReverseUpper + NLL
 	ReverseGapSE   Number `json:"reverse_gap_se,omitzero"`
-}
 
-// AnnealedBounds are bounds on log p(x) from annealed importance sampling. The upper bound is defined only for simulated
-// images.
-type AnnealedBounds struct {
+	// Bounds on log p(x) from annealed importance sampling. The upper bound is defined only for simulated images.
 	Method     string `json:"method,omitempty"` // "ais", or "" without these bounds
 	Steps      int    `json:"steps,omitempty"`
 	Chains     int    `json:"chains,omitempty"`
@@ -75,6 +57,11 @@ type AnnealedBounds struct {
 	Missed     Number `json:"missed,omitzero"` // Lower + NLL; the NLL is too high by at least this much
 	MissedSE   Number `json:"missed_se,omitzero"`
 	Acceptance Number `json:"acceptance,omitzero"`
+
+	Seconds    float64   `json:"seconds"`
+	ImageELBO  []float64 `json:"image_elbo,omitempty"` // nil if a sample has diverged
+	ImageNLL   []float64 `json:"image_nll,omitempty"`
+	ImageLower []float64 `json:"image_lower,omitempty"` // lower bounds from annealed importance sampling
 }
 
 const simulated = "simulated" // Evaluation.Data for images drawn from the model

@@ -119,11 +119,11 @@ func TestStatisticsAreOverRunsAndImages(t *testing.T) {
 		of(-86, -82, 0.375, -80, -81, -80, 0.5), of(-99, -96, 1, -93, -93, -92, 0.75),
 	})
 	want := Evaluation{
-		Estimates: Estimates{ELBO: -91, ELBOSD: 3 / math.Sqrt2, NLL: 87, NLLSD: 4 / math.Sqrt2, Images: 2, Samples: 100,
-			Runs: 2, Data: "simulated", TailShape: 0.625, HeavyTails: 0.5, Diverged: 12},
-		ReverseBound: ReverseBound{ReverseUpper: -85, ReverseUpperSE: 5.5, ReverseGap: 2, ReverseGapSE: 0.5},
-		AnnealedBounds: AnnealedBounds{Method: "ais", Steps: 5, Chains: 3, Lower: -86, LowerSE: 5, Upper: -84.25,
-			UpperSE: 5.25, Gap: 1.75, GapSE: 0.25, Missed: 1, MissedSE: 1, Acceptance: 0.625},
+		ELBO: -91, ELBOSD: 3 / math.Sqrt2, NLL: 87, NLLSD: 4 / math.Sqrt2, Images: 2, Samples: 100, Runs: 2,
+		Data: "simulated", TailShape: 0.625, HeavyTails: 0.5, Diverged: 12,
+		ReverseUpper: -85, ReverseUpperSE: 5.5, ReverseGap: 2, ReverseGapSE: 0.5,
+		Method: "ais", Steps: 5, Chains: 3, Lower: -86, LowerSE: 5, Upper: -84.25,
+		UpperSE: 5.25, Gap: 1.75, GapSE: 0.25, Missed: 1, MissedSE: 1, Acceptance: 0.625,
 		ImageELBO: []float64{-85, -97}, ImageNLL: []float64{81, 93}, ImageLower: []float64{-81, -91},
 	}
 	equal := cmp.Comparer(func(a, b Number) bool { return math.Abs(float64(a-b)) <= 1e-12 })

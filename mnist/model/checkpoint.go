@@ -81,7 +81,7 @@ func (c Checkpoint) Encode() []byte {
 		meta["data"], meta["data_sha256"] = c.Data, c.DataSHA256
 	}
 	var entries, data []byte
-	for _, p := range c.params() {
+	for _, p := range c.params {
 		begin := len(data)
 		for i := range p.Value.Data {
 			bits := math.Float32bits(p.Value.Data[p.index(i)])
@@ -149,8 +149,7 @@ func (c *Checkpoint) setMetadata(meta map[string]string) error {
 
 // setTensors sets the parameters to the tensors of a file. The tensors must follow one another without gaps.
 func (c *Checkpoint) setTensors(entries map[string]entry, data []byte) error {
-	params := c.params()
-	slices.SortFunc(params, func(p, q *param[float32]) int { // in the order of the file
+	params := slices.SortedFunc(slices.Values(c.params), func(p, q *param[float32]) int { // in the order of the file
 		return cmp.Compare(entries[p.Name].Offsets[0], entries[q.Name].Offsets[0])
 	})
 	end := 0

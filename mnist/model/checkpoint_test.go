@@ -57,7 +57,7 @@ func TestCheckpointsHaveTheDocumentedFormat(t *testing.T) {
 	if !strings.HasPrefix(header, want) || len(header)%8 != 0 {
 		t.Errorf("the header with %d bytes is %s\nwant %s…, padded to a multiple of 8 bytes", len(header), header, want)
 	}
-	second := c.encoder.conv1.weight.Value.At(1, 0)
+	second := c.params[0].Value.At(1, 0)
 	if got := math.Float32frombits(binary.LittleEndian.Uint32(data[4:])); got != second {
 		t.Errorf("the second element of the first tensor is %v, want %v", got, second)
 	}

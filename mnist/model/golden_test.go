@@ -42,7 +42,7 @@ func goldenValue(t, i int) float64 {
 
 func goldenNetwork(c Config) *Network[float64] {
 	n := New[float64](c, 0, 0)
-	for t, p := range n.params() {
+	for t, p := range n.params {
 		scale, shift := 1.0, 0.0
 		switch {
 		case p.Name == "flow.alpha_logit":

@@ -24,15 +24,17 @@ type param[T linalg.Float] struct {
 // An axis holds the size of a tensor axis and the stride between its elements in param.Value.Data.
 type axis struct{ size, stride int }
 
-// newParam returns a parameter whose elements are not yet allocated. By default, its Value has the layout of the stored
+// add appends a parameter whose elements are not yet allocated. By default, its Value has the layout of the stored
 // tensor. The caller may choose another layout.
-func newParam[T linalg.Float](name string, mean, spread float64, shape ...int) *param[T] {
+func (n *Network[T]) add(name string, mean, spread float64, shape ...int) *param[T] {
 	size := 1
 	for _, n := range shape {
 		size *= n
 	}
 	value := linalg.Matrix[T]{Rows: shape[0], Cols: size / shape[0]}
-	return &param[T]{hvae.Param[T]{Name: name, Value: value}, shape, []axis{{size, 1}}, mean, spread}
+	p := &param[T]{hvae.Param[T]{Name: name, Value: value}, shape, []axis{{size, 1}}, mean, spread}
+	n.params = append(n.params, p)
+	return p
 }
 
 // index returns the index in Value.Data of element i of the tensor, where i counts the elements in row-major order.
@@ -45,22 +47,19 @@ func (p *param[T]) index(i int) int {
 	return at
 }
 
-// A layer is a dense layer, a convolution or a transposed convolution.
-type layer[T linalg.Float] struct{ weight, bias *param[T] }
-
-func dense[T linalg.Float](name string, out, in int) layer[T] {
-	weight := newParam[T](name+".weight", 0, 1/math.Sqrt(float64(out+in)), out, in)
-	return layer[T]{weight, newParam[T](name+".bias", 0, 0, out)}
+// dense appends the parameters of a dense layer.
+func (n *Network[T]) dense(name string, out, in int) (weight, bias *param[T]) {
+	weight = n.add(name+".weight", 0, 1/math.Sqrt(float64(out+in)), out, in)
+	return weight, n.add(name+".bias", 0, 0, out)
 }
 
-// convolution returns a layer that applies g or its transpose. The argument channels is the number of output channels:
-// g.OutC for g, or g.InC for the transpose. In both cases, the weight has the shape (g.OutC, g.InC, 5, 5).
-func convolution[T linalg.Float](name string, g *conv.Geometry, channels int) layer[T] {
-	spread := 1 / math.Sqrt(float64(g.In()+g.Out()))
-	weight := newParam[T](name+".weight", 0, spread, g.OutC, g.InC, g.KernelH, g.KernelW)
+// convolution appends the parameters of a layer that applies g or its transpose. The argument channels is the number of
+// output channels: g.OutC for g, or g.InC for the transpose. The weight always has the shape (g.OutC, g.InC, 5, 5).
+func (n *Network[T]) convolution(name string, g *conv.Geometry, channels int) {
+	weight := n.add(name+".weight", 0, 1/math.Sqrt(float64(g.In()+g.Out())), g.OutC, g.InC, g.KernelH, g.KernelW)
 	weight.Value = linalg.Matrix[T]{Rows: g.Taps(), Cols: g.OutC}
 	weight.axes = []axis{{g.OutC, 1}, {g.InC, g.OutC}, {g.KernelH * g.KernelW, g.InC * g.OutC}}
-	return layer[T]{weight, newParam[T](name+".bias", 0, 0, channels)}
+	n.add(name+".bias", 0, 0, channels)
 }
 
 // The convolutions of the encoder map 28×28 pixels to 14×14, 7×7 and 4×4, with TensorFlow's SAME padding. In conv1 and
@@ -82,32 +81,29 @@ const (
 
 // A Network holds the parameters of a model. The methods On and Const return the functions that they define.
 type Network[T linalg.Float] struct {
-	Config  Config
-	encoder struct{ conv1, conv2, conv3, hidden, mean, std layer[T] }
-	decoder struct{ hidden, expand, deconv1, deconv2, deconv3 layer[T] }
-
-	// Unconstrained parameters of the flow. They are nil if the model does not have them.
-	stepSize, temperature, alpha, momentumSD *param[T]
+	Config Config
+	params []*param[T] // in the order of their tensors in a checkpoint: encoder, decoder, flow
 }
+
+const layers = 11 // number of layers of encoder and decoder, each with a weight and a bias
 
 // describe returns a network whose parameters have names, shapes and initial distributions, but no elements.
 func describe[T linalg.Float](c Config) *Network[T] {
 	n := &Network[T]{Config: c}
-	e, d := &n.encoder, &n.decoder
-	e.conv1 = convolution[T]("encoder.conv1", &conv1, conv1.OutC)
-	e.conv2 = convolution[T]("encoder.conv2", &conv2, conv2.OutC)
-	e.conv3 = convolution[T]("encoder.conv3", &conv3, conv3.OutC)
-	e.hidden = dense[T]("encoder.hidden", hidden, code)
-	e.hidden.weight.axes = []axis{{hidden, code}, {channels, 1}, {area, channels}}
-	e.mean = dense[T]("encoder.mean", c.Latent, hidden)
-	e.std = dense[T]("encoder.std", c.Latent, hidden)
-	d.hidden = dense[T]("decoder.hidden", hidden, c.Latent)
-	d.expand = dense[T]("decoder.expand", code, hidden)
-	d.expand.weight.axes = []axis{{channels, hidden}, {area, channels * hidden}, {hidden, 1}}
-	d.expand.bias.axes = []axis{{channels, 1}, {area, channels}}
-	d.deconv1 = convolution[T]("decoder.deconv1", &conv3, conv3.InC)
-	d.deconv2 = convolution[T]("decoder.deconv2", &conv2, conv2.InC)
-	d.deconv3 = convolution[T]("decoder.deconv3", &conv1, conv1.InC)
+	n.convolution("encoder.conv1", &conv1, conv1.OutC)
+	n.convolution("encoder.conv2", &conv2, conv2.OutC)
+	n.convolution("encoder.conv3", &conv3, conv3.OutC)
+	weight, _ := n.dense("encoder.hidden", hidden, code)
+	weight.axes = []axis{{hidden, code}, {channels, 1}, {area, channels}}
+	n.dense("encoder.mean", c.Latent, hidden)
+	n.dense("encoder.std", c.Latent, hidden)
+	n.dense("decoder.hidden", hidden, c.Latent)
+	weight, bias := n.dense("decoder.expand", code, hidden)
+	weight.axes = []axis{{channels, hidden}, {area, channels * hidden}, {hidden, 1}}
+	bias.axes = []axis{{channels, 1}, {area, channels}}
+	n.convolution("decoder.deconv1", &conv3, conv3.InC)
+	n.convolution("decoder.deconv2", &conv2, conv2.InC)
+	n.convolution("decoder.deconv3", &conv1, conv1.InC)
 	if c.K == 0 {
 		return n
 	}
@@ -116,15 +112,15 @@ func describe[T linalg.Float](c Config) *Network[T] {
 		rows = c.K
 	}
 	eps, alpha := cmp.Or(c.Eps, 0.2), cmp.Or(c.Alpha, 0.9)
-	n.stepSize = newParam[T]("flow.step_size_logit", hvae.Unconstrain(eps, 0, maxEps), 0, rows, c.Latent)
+	n.add("flow.step_size_logit", hvae.Unconstrain(eps, 0, maxEps), 0, rows, c.Latent)
 	switch c.Tempering {
 	case "fixed":
-		n.temperature = newParam[T]("flow.log_temperature", hvae.Unconstrain(math.Sqrt(1.5), 1, inf), 0, 1)
+		n.add("flow.log_temperature", hvae.Unconstrain(math.Sqrt(1.5), 1, inf), 0, 1)
 	case "free", "untied":
-		n.alpha = newParam[T]("flow.alpha_logit", hvae.Unconstrain(alpha, 0, 1), 0, c.K)
+		n.add("flow.alpha_logit", hvae.Unconstrain(alpha, 0, 1), 0, c.K)
 	}
 	if c.Tempering == "untied" {
-		n.momentumSD = newParam[T]("flow.log_momentum_sd", -float64(c.K)*math.Log(alpha), 0, 1)
+		n.add("flow.log_momentum_sd", -float64(c.K)*math.Log(alpha), 0, 1)
 	}
 	return n
 }
@@ -138,8 +134,8 @@ var inf = math.Inf(1)
 // deviation s of ρ₀ starts at Π 1/α_k.
 func New[T linalg.Float](c Config, outputBias float64, seed uint64) *Network[T] {
 	n := describe[T](c)
-	n.decoder.deconv3.bias.mean = outputBias
-	for _, p := range n.params() {
+	n.params[2*layers-1].mean = outputBias // decoder.deconv3.bias
+	for _, p := range n.params {
 		p.Value = linalg.New[T](p.Value.Rows, p.Value.Cols)
 		rng := random.Stream(seed, "mnist start "+p.Name)
 		for i := range p.Value.Data {
@@ -149,33 +145,16 @@ func New[T linalg.Float](c Config, outputBias float64, seed uint64) *Network[T] 
 	return n
 }
 
-// params returns the parameters in the order of their tensors in a checkpoint.
-func (n *Network[T]) params() (all []*param[T]) {
-	e, d := &n.encoder, &n.decoder
-	for _, l := range []layer[T]{e.conv1, e.conv2, e.conv3, e.hidden, e.mean, e.std,
-		d.hidden, d.expand, d.deconv1, d.deconv2, d.deconv3} {
-		all = append(all, l.weight, l.bias)
-	}
-	for _, p := range []*param[T]{n.stepSize, n.temperature, n.alpha, n.momentumSD} {
-		if p != nil {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-// Params returns the hvae.Param of each parameter, in the order of params.
+// Params returns the hvae.Param of each parameter, in the order of their tensors in a checkpoint.
 func (n *Network[T]) Params() (all []*hvae.Param[T]) {
-	for _, p := range n.params() {
+	for _, p := range n.params {
 		all = append(all, &p.Param)
 	}
 	return all
 }
 
 // SetEncoderAndDecoder makes n use the encoder and decoder of another network with the same ℓ. It does not copy them.
-func (n *Network[T]) SetEncoderAndDecoder(other *Network[T]) {
-	n.encoder, n.decoder = other.encoder, other.decoder
-}
+func (n *Network[T]) SetEncoderAndDecoder(other *Network[T]) { copy(n.params, other.params[:2*layers]) }
 
 // A FlowSummary summarises the parameters of a flow. Fields that do not apply to the model are 0.
 type FlowSummary struct {

@@ -223,7 +223,7 @@ func TestLogBernoulliIsAccurateForExtremeLogits(t *testing.T) {
 func TestMetricsHaveTheMedianAndTheLargestStepSize(t *testing.T) {
 	n := New[float32](Config{Kind: "hvae", K: 3, Tempering: "none", VaryEps: true, Latent: 3}, 0, 1)
 	for i, eps := range []float64{0.3, 0.1, 0.25, 0.15, 0.45, 0.2, 0.4, 0.05, 0.35} {
-		n.stepSize.Value.Data[i] = float32(hvae.Unconstrain(eps, 0, maxEps))
+		n.params[2*layers].Value.Data[i] = float32(hvae.Unconstrain(eps, 0, maxEps))
 	}
 	var got map[string]float64
 	b, err := json.Marshal(Metrics{FlowSummary: n.FlowSummary()})

@@ -14,16 +14,16 @@ import (
 // reset.
 type Graph[T linalg.Float] struct {
 	network   *Network[T]
-	variables map[*param[T]]*ad.Var[T]
-	recompute bool // see hvae.Flow
+	variables map[string]*ad.Var[T] // by the name of the parameter
+	recompute bool                  // see hvae.Flow
 }
 
 // On returns the graph of the network. The argument record is a function that returns the variable for a parameter, for
 // example hvae.Block.Var.
 func (n *Network[T]) On(record func(p *hvae.Param[T]) *ad.Var[T]) *Graph[T] {
-	g := &Graph[T]{network: n, variables: map[*param[T]]*ad.Var[T]{}}
-	for _, p := range n.params() {
-		g.variables[p] = record(&p.Param)
+	g := &Graph[T]{network: n, variables: map[string]*ad.Var[T]{}}
+	for _, p := range n.params {
+		g.variables[p.Name] = record(&p.Param)
 	}
 	return g
 }
@@ -35,44 +35,53 @@ func (n *Network[T]) Const(t *ad.Tape[T]) *Graph[T] {
 
 // Flow returns the Hamiltonian flow for images x [784×B].
 func (g *Graph[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
-	n := g.network
-	f := &hvae.Flow[T]{Target: &target[T]{g, x}, K: n.Config.K, Recompute: g.recompute}
+	c := g.network.Config
+	f := &hvae.Flow[T]{Target: &target[T]{g, x}, K: c.K, Recompute: g.recompute}
 	if f.K == 0 {
 		return f
 	}
-	constrained := func(p *param[T], lo, hi float64) *ad.Var[T] { return hvae.Constrain(g.variables[p], lo, hi) }
-	f.StepSize = constrained(n.stepSize, 0, maxEps)
-	switch n.Config.Tempering {
+	constrained := func(name string, lo, hi float64) *ad.Var[T] { return hvae.Constrain(g.variables[name], lo, hi) }
+	f.StepSize = constrained("flow.step_size_logit", 0, maxEps)
+	switch c.Tempering {
 	case "fixed":
-		f.Tempering = hvae.FixedTempering(f.K, constrained(n.temperature, 1, inf))
+		f.Tempering = hvae.FixedTempering(f.K, constrained("flow.log_temperature", 1, inf))
 	case "free":
-		f.Tempering = hvae.FreeTempering(constrained(n.alpha, 0, 1))
+		f.Tempering = hvae.FreeTempering(constrained("flow.alpha_logit", 0, 1))
 	case "untied":
-		f.Tempering = hvae.UntiedTempering(constrained(n.alpha, 0, 1), constrained(n.momentumSD, 0, inf))
+		f.Tempering = hvae.UntiedTempering(constrained("flow.alpha_logit", 0, 1), constrained("flow.log_momentum_sd", 0, inf))
 	}
 	return f
+}
+
+// dense applies the dense layer with the given name.
+func (g *Graph[T]) dense(name string, x *ad.Var[T]) *ad.Var[T] {
+	return ad.Affine(g.variables[name+".weight"], x, g.variables[name+".bias"])
+}
+
+// image applies the layer with the given name, a convolution (conv.Conv) or a transposed convolution (conv.Transpose).
+func (g *Graph[T]) image(op func(c *conv.Geometry, w, x, bias *ad.Var[T]) *ad.Var[T], c *conv.Geometry, name string,
+	x *ad.Var[T]) *ad.Var[T] {
+	return op(c, g.variables[name+".weight"], x, g.variables[name+".bias"])
 }
 
 // Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for images x [784×B]. The
 // standard deviation is the softplus of a layer's output. In float32, linalg.Softplus is zero below −44, and the ELBO
 // is then −∞.
 func (g *Graph[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
-	v, e := g.variables, &g.network.encoder
-	h := ad.Softplus(conv.Conv(&conv1, v[e.conv1.weight], x, v[e.conv1.bias]))
-	h = ad.Softplus(conv.Conv(&conv2, v[e.conv2.weight], h, v[e.conv2.bias]))
-	h = ad.Softplus(conv.Conv(&conv3, v[e.conv3.weight], h, v[e.conv3.bias]))
-	h = ad.Softplus(ad.Affine(v[e.hidden.weight], h, v[e.hidden.bias]))
-	return ad.Affine(v[e.mean.weight], h, v[e.mean.bias]), ad.Softplus(ad.Affine(v[e.std.weight], h, v[e.std.bias]))
+	h := ad.Softplus(g.image(conv.Conv, &conv1, "encoder.conv1", x))
+	h = ad.Softplus(g.image(conv.Conv, &conv2, "encoder.conv2", h))
+	h = ad.Softplus(g.image(conv.Conv, &conv3, "encoder.conv3", h))
+	h = ad.Softplus(g.dense("encoder.hidden", h))
+	return g.dense("encoder.mean", h), ad.Softplus(g.dense("encoder.std", h))
 }
 
 // Decode returns the logits [784×B] of the pixel probabilities π_θ(z) for z [ℓ×B].
 func (g *Graph[T]) Decode(z *ad.Var[T]) *ad.Var[T] {
-	v, d := g.variables, &g.network.decoder
-	h := ad.Softplus(ad.Affine(v[d.hidden.weight], z, v[d.hidden.bias]))
-	h = ad.Softplus(ad.Affine(v[d.expand.weight], h, v[d.expand.bias]))
-	h = ad.Softplus(conv.Transpose(&conv3, v[d.deconv1.weight], h, v[d.deconv1.bias]))
-	h = ad.Softplus(conv.Transpose(&conv2, v[d.deconv2.weight], h, v[d.deconv2.bias]))
-	return conv.Transpose(&conv1, v[d.deconv3.weight], h, v[d.deconv3.bias])
+	h := ad.Softplus(g.dense("decoder.hidden", z))
+	h = ad.Softplus(g.dense("decoder.expand", h))
+	h = ad.Softplus(g.image(conv.Transpose, &conv3, "decoder.deconv1", h))
+	h = ad.Softplus(g.image(conv.Transpose, &conv2, "decoder.deconv2", h))
+	return g.image(conv.Transpose, &conv1, "decoder.deconv3", h)
 }
 
 type target[T linalg.Float] struct {
