@@ -32,9 +32,7 @@ type Trainer[T linalg.Float] struct {
 // another one.
 func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[T]) *Trainer[T] {
 	mustNotBeNil("NewTrainer: the optimiser", o == nil)
-	if len(params) == 0 {
-		misuse("NewTrainer: there are no parameters")
-	}
+	mustBeAtLeast("NewTrainer: the number of parameters", len(params), 1)
 	t := &Trainer[T]{Bound: bound, params: slices.Clone(params), optimiser: o}
 	for i, p := range params {
 		mustNotBeNil(fmt.Sprintf("NewTrainer: parameter %d, counted from 0,", i), p == nil)
