@@ -139,8 +139,8 @@ func BenchmarkLeapfrog(b *testing.B) {
 }
 
 // BenchmarkConv measures the forward pass, the input gradient and the weight gradient of each convolution of the MNIST
-// encoder on all cores with batch size 100. The program torch_operations.py measures these operations, and three sizes of
-// BenchmarkGEMM, in PyTorch.
+// encoder on all cores with batch size 100. The program torch_operations.py measures these operations, and three sizes
+// of BenchmarkGEMM, in PyTorch.
 func BenchmarkConv(b *testing.B) {
 	convolution := func(name string, g conv.Geometry) {
 		var tape ad.Tape[float32]
