@@ -81,17 +81,3 @@ func TestAProgramMayReturnItsArgumentOrAConstant(t *testing.T) {
 		t.Errorf("the derivative of x² + 7x at x = 3 is %v, want 13", g)
 	}
 }
-
-func TestAnOperandOfRecomputedMayOccurTwice(t *testing.T) {
-	var tape Tape[float64]
-	x, z := tape.Leaf(linalg.Column(3.0)), tape.Leaf(linalg.Column(5.0))
-	u, w := Scale(x, 1), Scale(z, 1)
-	y := Recomputed(sumAndProduct, u, u)
-	// When Backward reaches y, the adjoint of u is zero in the first case. In the second case, it equals the adjoint of
-	// w, and might share its memory. In neither case may the contribution of y to u change the adjoint of w.
-	for _, F := range []variable{Add(y, Add(x, z)), Add(y, Add(u, w))} {
-		if g := Backward(nil, F, x, z); g[0].Data[0] != 13 || g[1].Data[0] != 1 {
-			t.Errorf("the gradient of x(x + x) + x + z at x = 3 is (%v, %v), want (13, 1)", g[0].Data[0], g[1].Data[0])
-		}
-	}
-}

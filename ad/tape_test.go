@@ -227,17 +227,6 @@ func TestFirstNonFiniteNamesOperationAndElement(t *testing.T) {
 	}
 }
 
-func TestMatricesOfATapeDoNotOverlap(t *testing.T) {
-	var tape Tape[float32]
-	small, large, other := tape.Matrix(3, 3), tape.Matrix(700, 700), tape.Matrix(3, 3)
-	small.Fill(1)
-	large.Fill(2)
-	other.Fill(3)
-	if small.At(2, 2) != 1 || large.At(0, 0) != 2 || large.At(699, 699) != 2 || other.At(0, 0) != 3 {
-		t.Error("filling one matrix changes the elements of another matrix")
-	}
-}
-
 func TestATapeWorksAfterARuleHasPanicked(t *testing.T) {
 	var tape Tape[float64]
 	fail := false
