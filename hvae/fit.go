@@ -89,11 +89,14 @@ func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f
 	ais := &AIS[float64]{Target: func(*ad.Tape[float64]) Target[float64] { return target }, Steps: 200, Leapfrogs: 5}
 	ais.Mean, ais.SD = mean.Value, ad.Exp(ad.Scale(ad.Log(variances), 0.5)).Value
 	f.Annealed, err = ais.Evidence(ctx, 400, o.Seed)
+	if err != nil {
+		return f, err
+	}
 	difference := math.Abs(f.Evidence.Log-f.Annealed.Log) / math.Hypot(f.Evidence.StandardError, f.Annealed.StandardError)
 	if !(difference <= 4) {
 		f.Warning = fmt.Sprintf("the two estimates differ by %.1f standard errors", difference)
 	} else if f.Evidence.TailShape > 0.5 {
 		f.Warning = fmt.Sprintf("k̂ is %.2f, so the standard error is not reliable", f.Evidence.TailShape)
 	}
-	return f, err
+	return f, nil
 }
