@@ -82,7 +82,9 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		if *row == "" {
 			wanted = s
 		}
-		err = mustAgree(old.Settings, wanted, mayChange)
+		if wrong := differences("-%s is %v, not %v", old.Settings, wanted, mayChange); wrong != nil {
+			err = fmt.Errorf("these settings cannot change: %s", strings.Join(wrong, "; "))
+		}
 	case s.Kind == "hvae" && *row == "" && !given(f, "K"):
 		err = command.Usage("-model hvae requires -K, the number of leapfrog steps")
 	case *resume:
@@ -106,15 +108,6 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	return finish(ctx, r, d, stdout, stderr)
-}
-
-// mustAgree returns an error if settings differ, except those in free. The names in free are names of flags.
-func mustAgree(saved, wanted model.Settings, free []string) error {
-	wrong := differences("-%s is %v, not %v", saved, wanted, free)
-	if wrong != nil {
-		return fmt.Errorf("these settings cannot change: %s", strings.Join(wrong, "; "))
-	}
-	return nil
 }
 
 // finish continues a run until it has ended (see model.Ended) or ctx is done. After each epoch, it saves the run. It

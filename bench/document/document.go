@@ -4,7 +4,6 @@
 package document
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -15,14 +14,19 @@ import (
 
 var update = flag.Bool("update", false, "write figures and the computed parts of documents again")
 
-// File checks that the named file has the given contents.
-func File(t *testing.T, name string, want []byte) {
+func read(t *testing.T, name string) string {
 	t.Helper()
-	got, err := os.ReadFile(name)
+	b, err := os.ReadFile(name)
 	if err != nil && !*update {
 		t.Fatal(err)
 	}
-	if bytes.Equal(got, want) {
+	return string(b)
+}
+
+// File checks that the named file has the given contents.
+func File(t *testing.T, name string, want []byte) {
+	t.Helper()
+	if read(t, name) == string(want) {
 		return
 	}
 	t.Errorf("%s differs from the stored results; go test -update writes it again", name)
@@ -44,12 +48,8 @@ func Part(t *testing.T, page, name, text string) {
 // part checks a part of a page. The function compute gets the text of the part and returns the text that it should have.
 func part(t *testing.T, page, name string, compute func(text string) string) {
 	t.Helper()
-	b, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
 	begin, end := "<!-- "+name+" -->\n", "<!-- end -->\n"
-	before, rest, begins := strings.Cut(string(b), begin)
+	before, rest, begins := strings.Cut(read(t, page), begin)
 	text, after, ends := strings.Cut(rest, end)
 	if !begins || !ends {
 		t.Fatalf("%s has no part between the lines <!-- %s --> and <!-- end -->", page, name)
@@ -83,14 +83,10 @@ var negative = regexp.MustCompile(`(^|[ (])-(\d)`)
 // Sentence checks that a page contains the formatted text. It treats minus signs as hyphens and line breaks as spaces.
 func Sentence(t *testing.T, page, format string, args ...any) {
 	t.Helper()
-	b, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
 	plain := func(text string) string {
 		return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "−", "-")
 	}
-	if text := fmt.Sprintf(format, args...); !strings.Contains(plain(string(b)), plain(text)) {
+	if text := fmt.Sprintf(format, args...); !strings.Contains(plain(read(t, page)), plain(text)) {
 		t.Errorf("%s does not contain %q", page, text)
 	}
 }
