@@ -60,16 +60,6 @@ func TestUsage(t *testing.T) {
 	document.File(t, "testdata/usage.txt", []byte(usage))
 }
 
-func TestDefaultsAreThoseOfThePaper(t *testing.T) {
-	want := options{
-		dims: []int{50}, methods: strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10 nf-k1 nf-k30 vb"), datasets: 10,
-		config: model.Config{Points: 10_000, Iterations: 30_000, Draws: 10, Rate: 1e-3, Seed: 1},
-	}
-	if got, err := parse(nil, nil); cmp.Diff(want, got, cmp.AllowUnexported(options{})) != "" || err != nil {
-		t.Errorf("the default options are %+v (error %v), want %+v", got, err, want)
-	}
-}
-
 // A writer is an io.Writer that calls a function for each write.
 type writer func(p []byte) error
 

@@ -1,11 +1,10 @@
 package plot
 
 import (
-	"bytes"
 	"math"
-	"os"
-	"path/filepath"
 	"testing"
+
+	"hvae/bench/document"
 )
 
 // gallery returns charts that cover every style and every special case of points and ticks.
@@ -46,13 +45,7 @@ func gallery() []Chart {
 }
 
 func TestGalleryMatchesTheCheckedInFigure(t *testing.T) {
-	got := Panels(2, gallery()...)
-	want, err := os.ReadFile("testdata/gallery.svg")
-	if err != nil || !bytes.Equal(got, want) {
-		name := filepath.Join(os.TempDir(), "gallery.svg")
-		err := os.WriteFile(name, got, 0o644)
-		t.Errorf("the charts differ from testdata/gallery.svg; if %s (error %v) looks right, copy it to testdata", name, err)
-	}
+	document.File(t, "testdata/gallery.svg", Panels(2, gallery()...))
 }
 
 // Between numbers that have the same label, an axis has at most one tick.

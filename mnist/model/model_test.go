@@ -63,29 +63,22 @@ func newTrainer(s Settings) *hvae.Trainer[float32] {
 	return trainer
 }
 
-// train takes two training steps with 20 images. It returns the weights, and the ELBO before each step and at the
-// end.
-func train(t *testing.T, s Settings) (elbos []float64, weights []float32) {
+// train takes two training steps with 20 images. It returns the weights.
+func train(t *testing.T, s Settings) (weights []float32) {
 	t.Helper()
-	trainer, batch := newTrainer(s), make([]int, 20)
+	trainer := newTrainer(s)
 	if trainer.Seed != s.Seed {
 		t.Errorf("the trainer has the seed %d, want %d", trainer.Seed, s.Seed)
 	}
 	for range 2 {
-		elbo, err := trainer.Step(t.Context(), batch)
-		if err != nil {
+		if _, err := trainer.Step(t.Context(), make([]int, 20)); err != nil {
 			t.Fatal(err)
 		}
-		elbos = append(elbos, elbo)
-	}
-	elbo, _, err := trainer.Evaluate(t.Context(), batch, 1, trainer.Bound)
-	if err != nil {
-		t.Fatal(err)
 	}
 	for _, p := range trainer.State().Params {
 		weights = append(weights, p.Value.Data...)
 	}
-	return append(elbos, elbo), weights
+	return weights
 }
 
 func TestRecomputeKeepsBitsAndNeedsMemoryForOneLeapfrogStep(t *testing.T) {
@@ -95,11 +88,10 @@ func TestRecomputeKeepsBitsAndNeedsMemoryForOneLeapfrogStep(t *testing.T) {
 		{Kind: "hvae", K: 1, Tempering: "none", Latent: 5},
 	} {
 		s := Settings{Config: c, Rate: 1e-2, Seed: 1}
-		elbos, weights := train(t, s)
+		weights := train(t, s)
 		s.Recompute = true
-		e, w := train(t, s)
-		if !slices.Equal(e, elbos) || !slices.Equal(w, weights) {
-			t.Errorf("%v: the results with and without Recompute differ", c)
+		if !slices.Equal(train(t, s), weights) {
+			t.Errorf("%v: the weights with and without Recompute differ", c)
 		}
 	}
 	allocated := func(K int, recompute bool) float64 { // in the first step
