@@ -205,15 +205,13 @@ func (slope[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// unary computes y = f(a) and records y with differentiation rule r.
 func unary[T linalg.Float](a *Var[T], f func(y, a linalg.Matrix[T]), r Rule[T]) *Var[T] {
 	y := like(a)
 	f(y.Value, a.Value)
 	return a.tape.Record(y, r, a)
 }
 
-// binary computes y = f(a, b) and records y with differentiation rule r. If a and b cannot be broadcast together, f
-// panics.
+// binary computes y = f(a, b) and records y. If a and b cannot be broadcast together, f panics.
 func binary[T linalg.Float](a, b *Var[T], f func(y, a, b linalg.Matrix[T]), r Rule[T]) *Var[T] {
 	s, _ := linalg.Broadcast(a.shape(), b.shape())
 	y := a.tape.Result(s.Rows, s.Cols)

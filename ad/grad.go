@@ -115,14 +115,12 @@ func (s *Sweep[T]) begin(y *Var[T], xs ...*Var[T]) {
 	s.mark(first, y.index)
 }
 
-// extend adds empty nodes for further variables, up to tape index last.
 func (s *Sweep[T]) extend(last int) {
 	n, old := last-s.first+1, len(s.nodes)
 	s.nodes = slices.Grow(s.nodes, n-old)[:n]
 	clear(s.nodes[old:])
 }
 
-// mark marks the variables with indices from first to last that depend on a variable in xs.
 func (s *Sweep[T]) mark(first, last int) {
 	for _, v := range s.tape.vars[first : last+1] {
 		s.nodes[v.index-s.first].passes = v.rule != nil && slices.ContainsFunc(v.in, s.Wants)

@@ -67,7 +67,6 @@ func (p *pool[T]) get(t *Tape[T], rows, cols int) *Var[T] {
 	return v
 }
 
-// put returns v to the pool. The caller must not use v afterwards.
 func (p *pool[T]) put(v *Var[T]) {
 	unused := &p[class(len(v.Value.Data))]
 	*unused = append(*unused, v)

@@ -32,7 +32,6 @@ func conv[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
 	linalg.For(g.OutH, g.grain(g.OutH, x.Cols), func(lo, hi int) { convRows(g, y, w, x, bias, lo, hi) })
 }
 
-// convRows computes rows lo to hi−1 of all output images for conv.
 func convRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo, hi int) {
 	var buffers buffers
 	n := x.Cols

@@ -98,7 +98,6 @@ func (f *formula) expOfMinusAbs(x *value) *value {
 	if f.size == 8 {
 		return f.exp(x)
 	}
-	// Now x is negative, and eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2.
 	n, rest, bits := f.reduce(x, exponentBias[4])
 	r := f.fnma(n, f.float(log2Low[4]), rest)
 	y := f.polynomial(append([]float64{1, 1}, expSeries[4]...), r)

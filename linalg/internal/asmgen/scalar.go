@@ -172,7 +172,6 @@ func (w *assembler) op(format string, args ...any) {
 	w.WriteString("\t" + strings.ReplaceAll(fmt.Sprintf(format, args...), "; ", "\n\t") + "\n")
 }
 
-// comment emits a comment, formatted as in fmt.Sprintf.
 func (w *assembler) comment(format string, args ...any) {
 	w.WriteString("\t// " + fmt.Sprintf(format, args...) + "\n")
 }

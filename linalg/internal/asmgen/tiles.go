@@ -154,32 +154,26 @@ func (w *assembler) products(s shape, kind tileKind, left string) {
 		if i == 8 {
 			w.code("INDEX8 row1, a, a")
 		}
-		f := factors + i%min(free, 4)
-		w.loadFactor(w.at("a", "row", i%8), f)
-		for v := range s.vectors {
-			w.multiply(f, x+v, i*s.vectors+v)
-		}
+		w.multiplyRow(w.at("a", "row", i%8), factors+i%min(free, 4), x, i*s.vectors, s.vectors)
 	}
 	w.code("ADD aStep, a; ADD bStep, b; LOOP steps, eachStep; LOOP %s, eachSegment", left)
 }
 
-// loadFactor emits an instruction that loads an element of A for the method multiply.
-func (w *assembler) loadFactor(from address, r int) {
+// multiplyRow emits instructions that load an element of A from an address into register f and add its products with
+// the vectors of B, in registers b and up, to the sums in registers c and up.
+func (w *assembler) multiplyRow(from address, f, b, c, vectors int) {
 	if w.architecture == amd64 {
-		w.broadcast(from, r)
-		return
+		w.broadcast(from, f)
+	} else {
+		w.op("FMOVS %s, F%d", w.memory(from), f)
 	}
-	w.op("FMOVS %s, F%d", w.memory(from), r)
-}
-
-// multiply emits an instruction that adds f·b to c, where register f holds an element of A, register b holds a vector
-// of B, and register c holds a vector of C.
-func (w *assembler) multiply(f, b, c int) {
-	if w.architecture == amd64 {
-		w.vector("fma", b, f, c)
-		return
+	for v := range vectors {
+		if w.architecture == amd64 {
+			w.vector("fma", b+v, f, c+v)
+			continue
+		}
+		w.word(0x4f801000|uint32(f<<16|(b+v)<<5|(c+v)), "fmla v%d.4s, v%d.4s, v%d.s[0]", c+v, b+v, f)
 	}
-	w.word(0x4f801000|uint32(f)<<16|uint32(b)<<5|uint32(c), "fmla v%d.4s, v%d.4s, v%d.s[0]", c, b, f)
 }
 
 // loadVectors emits code that prepares access to the vectors of the operand b or c: it loads the strides between them

@@ -23,8 +23,7 @@ type Contraction[T Float] struct {
 	continues bool // whether the sums start with the partial sums in C; only in blocks
 }
 
-// A Segment locates the matrices A_s and B_{s,0} of a Contraction: it holds the indices of their first elements in the
-// slices A and B. The assembly relies on this layout.
+// A Segment is described in package linalg. The assembly relies on its layout.
 type Segment = struct{ A, B int }
 
 // Run computes the contraction on the calling goroutine. It panics if an operand is too short, or if an index or a
@@ -41,7 +40,6 @@ func (c *Contraction[T]) Run() {
 	}
 }
 
-// check panics if an operand, index or stride is invalid, as documented for Run.
 func (c *Contraction[T]) check() {
 	lastA, lastB := 0, 0
 	for _, s := range c.Segments {

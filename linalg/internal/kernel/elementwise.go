@@ -207,8 +207,7 @@ func expOfMinusAbs[T Float](x float64) float64 {
 // keeps its relative precision for negative x.
 func softplus(x, e float64) float64 { return max(x, 0) + math.Log1p(e) }
 
-// sigmoid returns 1/(1 + exp(−x)), the derivative of softplus, given e = exp(−|x|). It does not overflow and keeps the
-// relative precision of small results.
+// sigmoid returns 1/(1 + exp(−x)), given e = exp(−|x|). Like softplus, it neither overflows nor loses precision.
 func sigmoid(x, e float64) float64 {
 	if x < 0 {
 		return e / (1 + e)

@@ -19,8 +19,7 @@
 //
 // All instruction sets give the same bits, because they perform the same operations in the same order and fuse the same
 // multiplications and additions. In float32, plain Go rounds differently, because it does not fuse multiplications and
-// additions. In float64, plain Go and SIMD give the same bits on the same machine, except for Exp, Log, Tanh, Sigmoid,
-// Softplus and SoftplusSigmoid. A Go compiler may fuse x*y + z, but not T(x*y) + z, because a conversion rounds.
+// additions. A Go compiler may fuse x*y + z, but not T(x*y) + z, because a conversion rounds.
 package kernel
 
 import "unsafe"

@@ -58,8 +58,7 @@ func chooseLevel(name string, available []int) (l int, err error) {
 		name, strings.Join(names, ", "))
 }
 
-// Level returns the name of the instruction set in use. It also returns an error if HVAE_SIMD is set but does not name
-// an available instruction set.
+// Level implements linalg.Vectors.
 func Level() (name string, err error) { return levelNames[level], levelError }
 
 // OnEachLevel calls f with the name of each available instruction set, from plain Go to the best. During the call,
@@ -75,8 +74,7 @@ func OnEachLevel(f func(name string)) {
 
 type peakArgs struct{ rounds int } // number of iterations of the loop
 
-// Peak runs n iterations of a loop of independent multiply-adds in vector registers. It returns the number of float32
-// operations, two for each lane of a multiply-add. Without SIMD, it does nothing and returns 0.
+// Peak implements linalg.PeakLoop. A multiply-add counts as two operations for each lane.
 func Peak(n int) int {
 	s := kernelSets[level]
 	if s == nil {

@@ -13,8 +13,7 @@ type transposeArgs struct {
 	dstNext, srcNext int
 }
 
-// A transposeKernel describes a kernel for bands of a fixed number of rows. The field index is the position of the
-// kernel in the table of all transpose kernels.
+// A transposeKernel is a kernel for bands of a fixed number of rows, with its index in the table of transpose kernels.
 type transposeKernel struct{ rows, index int }
 
 // Transpose transposes the consecutive matrices [rows×cols] in the slice a and stores the results in dst, in the same
