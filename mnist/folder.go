@@ -229,19 +229,6 @@ func (d *folder) clean() {
 	}
 }
 
-// writeModel writes the best model, unless the model in the folder is damaged or from another run.
-func (d *folder) writeModel(s state) error {
-	name := filepath.Join(d.path, modelFile)
-	old, err := readModel(name)
-	if err == nil {
-		err = s.mustHaveTrained(old, name)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return d.write(modelFile, s.Best)
-}
-
 var link = os.Link // tests replace it
 
 // write writes a file of the run. Before the first state is written, the folder must not contain a state. Later, it

@@ -161,7 +161,10 @@ func save(r *run, d *folder, changed bool, stderr io.Writer) error {
 	}
 	best, err := model.DecodeCheckpoint(r.Best)
 	if err == nil {
-		err = d.writeModel(r.state)
+		_, _, _, err = openFolder(d.path) // a model that is damaged or from another run is not replaced
+	}
+	if err == nil {
+		err = d.write(modelFile, r.Best)
 	}
 	if err != nil {
 		return err
