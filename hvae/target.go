@@ -17,7 +17,7 @@ package hvae
 
 import (
 	"fmt"
-	"reflect"
+	"unsafe"
 
 	"hvae/ad"
 	"hvae/linalg"
@@ -94,9 +94,9 @@ func misuse(format string, args ...any) { panic("hvae: " + fmt.Sprintf(format, a
 
 // overlap reports whether a and b share memory.
 func overlap[T linalg.Float](a, b []T) bool {
-	start := func(s []T) uintptr { return reflect.ValueOf(s).Pointer() }
-	end := func(s []T) uintptr { return start(s) + uintptr(len(s))*reflect.TypeFor[T]().Size() }
-	return start(a) < end(b) && start(b) < end(a)
+	address := func(x *T) uintptr { return uintptr(unsafe.Pointer(x)) }
+	return len(a) > 0 && len(b) > 0 &&
+		address(&a[0]) <= address(&b[len(b)-1]) && address(&b[0]) <= address(&a[len(a)-1])
 }
 
 // LogNormal returns log N(x | 0, I) [1×B] for the columns of x [ℓ×B].
