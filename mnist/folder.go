@@ -112,15 +112,6 @@ func (s state) last() (model.Checkpoint, error) {
 	return c, model.NewTrainer(s.Settings, c.Network, nil).Restore(s.Trainer)
 }
 
-// mustHaveTrained returns an error unless the model c in the named file is the model after one of the run's epochs.
-func (s state) mustHaveTrained(c model.Checkpoint, name string) error {
-	same := func(m model.Metrics) bool { return m.ValELBO == c.ELBO }
-	if !slices.ContainsFunc(s.Metrics, same) {
-		return fmt.Errorf("%s is from another run: move it away, or put back the state of its run", name)
-	}
-	return nil
-}
-
 // readModel reads a model file, or the model after the last epoch in a state file.
 func readModel(name string) (c model.Checkpoint, err error) {
 	b, _, err := command.ReadFile(name, maxSize)
@@ -186,8 +177,9 @@ func openFolder(path string) (d *folder, s state, c model.Checkpoint, err error)
 			err = fmt.Errorf("%s is not a valid state (%w): put back a copy, or use another folder", stateName, err)
 		}
 	}
-	if err == nil && noModel == nil {
-		err = s.mustHaveTrained(c, modelName)
+	same := func(m model.Metrics) bool { return m.ValELBO == c.ELBO }
+	if err == nil && noModel == nil && !slices.ContainsFunc(s.Metrics, same) {
+		err = fmt.Errorf("%s is from another run: move it away, or put back the state of its run", modelName)
 	}
 	return d, s, c, err
 }
