@@ -80,7 +80,7 @@ func TestOutcomeDescribesItsEstimate(t *testing.T) {
 	}
 }
 
-// The other settings and the dataset number are in TestOutcomeDescribesItsEstimate and TestDivergenceErrorDescribesTheRun.
+// TestOutcomeDescribesItsEstimate and TestDivergenceErrorDescribesTheRun fail if Train ignores another setting.
 func TestOutcomeDependsOnTheNumberOfDraws(t *testing.T) {
 	more := small
 	more.Draws++
