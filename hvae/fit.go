@@ -95,7 +95,7 @@ func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f
 	difference := math.Abs(f.Evidence.Log-f.Annealed.Log) / math.Hypot(f.Evidence.StandardError, f.Annealed.StandardError)
 	if !(difference <= 4) {
 		f.Warning = fmt.Sprintf("the two estimates differ by %.1f standard errors", difference)
-	} else if f.Evidence.TailShape > 0.5 {
+	} else if !(f.Evidence.TailShape <= 0.5) { // NaN for fewer than 100 draws
 		f.Warning = fmt.Sprintf("k̂ is %.2f, so the standard error is not reliable", f.Evidence.TailShape)
 	}
 	return f, nil

@@ -50,6 +50,7 @@ func TestFitIsRightOrWarns(t *testing.T) {
 		{"banana", density(banana), 2, hvae.FitOptions{}, numeric.Log2Pi, "?"},
 		{"two modes", modes, 2, hvae.FitOptions{}, 0, ""},
 		{"logistic regression", smallLogistic, 2, hvae.FitOptions{K: 2}, -4.104, ""},
+		{"few draws", smallLogistic, 2, hvae.FitOptions{Steps: 100, Draws: 50}, -4.104, "k̂ is NaN"},
 		{"31 dimensions", hvaetest.Quadratic{Omega: 3}, 31, hvae.FitOptions{K: 1, Steps: 300, Draws: 4000}, evidence(31, 3), ""},
 		{"untrained", hvaetest.Quadratic{Omega: 10}, 20, hvae.FitOptions{Steps: 1, Draws: 4000}, evidence(20, 10), "the two estimates differ by "},
 	} {
