@@ -81,7 +81,7 @@ func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err e
 			}
 		})
 	}
-	i := slices.IndexFunc(gradients, squareOverflows)
+	i := slices.IndexFunc(gradients, func(g linalg.Matrix[T]) bool { return !linalg.SquaresFinite(g) })
 	if infinite(elbo) || i >= 0 {
 		if infinite(elbo) || notFinite(gradients[i]) {
 			err = t.diagnose(step, t.Bound, fmt.Sprintf("the ELBO (%v) or its gradient is not finite", elbo))
@@ -99,13 +99,6 @@ func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err e
 	}
 	t.steps++
 	return elbo, nil
-}
-
-// squareOverflows reports whether the square of an element of m is infinite or NaN.
-func squareOverflows[T linalg.Float](m linalg.Matrix[T]) bool {
-	sum := linalg.New[T](1, 1)
-	linalg.MulSum(sum, m, m)
-	return notFinite(sum) && slices.ContainsFunc(m.Data, func(x T) bool { return infinite(float64(T(x * x))) })
 }
 
 // A State is the state of a training run, in a form that encoding/json and encoding/gob can encode. After Restore, a

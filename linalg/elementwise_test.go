@@ -278,23 +278,38 @@ func testTails[T Float](t *testing.T) {
 	}
 }
 
-func TestFiniteChecksEveryElement(t *testing.T) {
+func TestFiniteAndSquaresFiniteCheckEveryElement(t *testing.T) {
 	kernel.OnEachLevel(func(name string) {
-		for _, n := range []int{0, 1, 127, 128, 129, 1000} {
-			m := New[float32](n, 1)
-			m.Fill(math.MaxFloat32)
-			if !Finite(m) {
-				t.Errorf("%s: Finite returns false for %d finite elements", name, n)
-			}
-			for i := range n {
-				for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-					m.Data[i] = float32(v)
-					if Finite(m) {
-						t.Fatalf("%s: Finite returns true although element %d of %d is %v", name, i, n, v)
-					}
-				}
-				m.Data[i] = 1
+		testFinite(t, name+", Finite", Finite, math.MaxFloat32, float32(math.NaN()), float32(math.Inf(1)))
+		testFinite(t, name+", Finite", Finite, math.MaxFloat64, math.NaN(), math.Inf(1))
+		testFinite(t, name+", SquaresFinite", SquaresFinite, 0x1.fffffep63, float32(math.NaN()), 0x1p64)
+		testFinite(t, name+", SquaresFinite", SquaresFinite, 0x1.fffffffffffffp511, math.NaN(), 0x1p512)
+	})
+}
+
+// testFinite checks that finite is true for a matrix whose elements are at most largest, and false with one element
+// that is NaN or ±overflow.
+func testFinite[T Float](t *testing.T, name string, finite func(Matrix[T]) bool, largest, nan, overflow T) {
+	for _, n := range []int{0, 1, 127, 128, 129, 256, 1000} {
+		m := New[T](n, 1)
+		for _, sign := range []T{1, -1} {
+			m.Fill(sign * largest)
+			if !finite(m) {
+				t.Errorf("%s of %d elements %v is false", name, n, sign*largest)
 			}
 		}
-	})
+		clear(m.Data)
+		for i := range n {
+			for _, v := range []T{nan, overflow, -overflow} {
+				m.Data[i] = v
+				if finite(m) {
+					t.Fatalf("%s is true although element %d of %d is %v", name, i, n, v)
+				}
+			}
+			m.Data[i] = -largest // so that a partial sum of two elements, for n = 256, would be finite for +overflow
+			if i >= 128 {
+				m.Data[i], m.Data[i-128] = 0, 0
+			}
+		}
+	}
 }

@@ -2,7 +2,9 @@ package linalg
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"unsafe"
 
 	"hvae/linalg/internal/kernel"
 )
@@ -82,15 +84,30 @@ func AddMulSum[T Float](dst, a, b Matrix[T]) {
 
 // Finite reports whether every element of m is finite.
 func Finite[T Float](m Matrix[T]) bool {
-	// Sum 0·x over the elements x of m, in 128 partial sums. The product 0·x is NaN if x is NaN or infinite, and zero
-	// otherwise, so all sums are zero only if every x is finite.
+	return every(m, 0, func(x T) bool { return x-x == 0 }) // 0·x is NaN if x is NaN or infinite, and 0 otherwise
+}
+
+// SquaresFinite reports whether the square of every element of m is finite.
+func SquaresFinite[T Float](m Matrix[T]) bool {
+	exponent := 64 // x² is infinite if |x| ≥ 2⁶⁴ (float32) or |x| ≥ 2⁵¹² (float64)
+	if unsafe.Sizeof(T(0)) == 8 {
+		exponent = 512
+	}
+	// If |x| ≥ 2⁶⁴, the product of 2⁶⁵ and x is so large that its sum with any finite number is infinite.
+	return every(m, T(math.Ldexp(1, exponent+1)), func(x T) bool { return T(x*x)-T(x*x) == 0 })
+}
+
+// every reports whether ok is true for every element x of m. If ok(x) is false, the sum of s·x and any number must be
+// infinite or NaN. So if 128 partial sums of these products are finite, ok is true for all elements in the sums.
+func every[T Float](m Matrix[T], s T, ok func(T) bool) bool {
 	var sums [128]T
 	rows := len(m.Data) / len(sums)
-	kernel.AddRows(sums[:], 0, m.Data, rows)
-	notFinite := func(x T) bool { return x-x != 0 }
+	kernel.AddRows(sums[:], s, m.Data, rows)
 	rest := m.Data[rows*len(sums):]
-	if rows > 0 && slices.ContainsFunc(sums[:], notFinite) {
-		return false
+	for _, sum := range sums {
+		if sum-sum != 0 {
+			rest = m.Data // check each element
+		}
 	}
-	return !slices.ContainsFunc(rest, notFinite)
+	return !slices.ContainsFunc(rest, func(x T) bool { return !ok(x) })
 }
