@@ -83,8 +83,8 @@ func (c Checkpoint) Encode() []byte {
 	var entries, data []byte
 	for _, p := range c.params {
 		begin := len(data)
-		for i := range p.Value.Data {
-			bits := math.Float32bits(p.Value.Data[p.index(i)])
+		for _, at := range p.order() {
+			bits := math.Float32bits(p.Value.Data[at])
 			data = binary.LittleEndian.AppendUint32(data, bits)
 		}
 		e, _ := json.Marshal(entry{"F32", p.shape, [2]int{begin, len(data)}}) // cannot fail for these types
@@ -162,9 +162,9 @@ func (c *Checkpoint) setTensors(entries map[string]entry, data []byte) error {
 				p.Name, fmt.Sprint(got), want, len(data))
 		}
 		p.Value = linalg.New[float32](p.Value.Rows, p.Value.Cols) // only after the check that data is large enough
-		for i := range p.Value.Data {
+		for i, at := range p.order() {
 			bits := binary.LittleEndian.Uint32(data[begin+4*i:])
-			p.Value.Data[p.index(i)] = math.Float32frombits(bits)
+			p.Value.Data[at] = math.Float32frombits(bits)
 		}
 		if !linalg.Finite(p.Value) {
 			return fmt.Errorf("the tensor %s is not finite", p.Name)

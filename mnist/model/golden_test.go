@@ -55,8 +55,8 @@ func goldenNetwork(c Config) *Network[float64] {
 		default:
 			scale = 0.2
 		}
-		for i := range p.Value.Data {
-			p.Value.Data[p.index(i)] = scale*goldenValue(t, i) + shift
+		for i, at := range p.order() {
+			p.Value.Data[at] = scale*goldenValue(t, i) + shift
 		}
 	}
 	return n

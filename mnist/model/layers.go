@@ -37,14 +37,19 @@ func (n *Network[T]) add(name string, mean, spread float64, shape ...int) *param
 	return p
 }
 
-// index returns the index in Value.Data of element i of the tensor, where i counts the elements in row-major order.
-func (p *param[T]) index(i int) int {
-	at := 0
-	for _, a := range slices.Backward(p.axes) {
-		at += i % a.size * a.stride
-		i /= a.size
+// order returns the index in Value.Data of each element of the tensor, in row-major order.
+func (p *param[T]) order() []int {
+	order := []int{0}
+	for _, a := range p.axes {
+		longer := make([]int, 0, len(order)*a.size)
+		for _, first := range order {
+			for i := range a.size {
+				longer = append(longer, first+i*a.stride)
+			}
+		}
+		order = longer
 	}
-	return at
+	return order
 }
 
 // dense appends the parameters of a dense layer.
