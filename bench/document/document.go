@@ -38,14 +38,14 @@ func File(t *testing.T, name string, want []byte) {
 	}
 }
 
-// Part checks that the part of a page with the given name is equal to text. A part begins after the comment line
-// <!-- name --> and ends before the comment line <!-- end -->.
+// Part checks that the part of a page with the given name is equal to text. A part is between the comment lines
+// <!-- name --> and <!-- end -->.
 func Part(t *testing.T, page, name, text string) {
 	t.Helper()
 	part(t, page, name, func(string) string { return text })
 }
 
-// part checks a part of a page. The function compute gets the text of the part and returns the text that it should have.
+// part checks a part of a page. The function compute gets the text of the part and returns the correct text.
 func part(t *testing.T, page, name string, compute func(text string) string) {
 	t.Helper()
 	begin, end := "<!-- "+name+" -->\n", "<!-- end -->\n"
@@ -58,8 +58,8 @@ func part(t *testing.T, page, name string, compute func(text string) string) {
 }
 
 // Rows checks a part of a page that is a Markdown table. In each row below the header, the first cells are labels. The
-// function fill gets a row in which all other cells are empty, and sets them. Rows replaces the hyphen of a negative
-// number by a minus sign.
+// function fill gets a row in which all other cells are empty, and sets them. Then, Rows removes NaN from the row, and
+// replaces the hyphen of each negative number by a minus sign.
 func Rows(t *testing.T, page, name string, labels int, fill func(cells []string)) {
 	t.Helper()
 	part(t, page, name, func(text string) string {
@@ -71,7 +71,8 @@ func Rows(t *testing.T, page, name string, labels int, fill func(cells []string)
 			}
 			clear(cells[labels:])
 			fill(cells)
-			lines[i] = "| " + negative.ReplaceAllString(strings.Join(cells, " | "), "$1−$2") + " |\n"
+			row := strings.ReplaceAll(strings.Join(cells, " | "), "NaN", "")
+			lines[i] = "| " + negative.ReplaceAllString(row, "$1−$2") + " |\n"
 		}
 		return strings.Join(lines, "")
 	})
