@@ -112,16 +112,14 @@ type pass[T linalg.Float] struct {
 	params []*Param[T] // parameters that are leaves
 }
 
-// evaluation returns the pass that Each and Evaluate run over a batch.
-func evaluation[T linalg.Float](batch Batch, seed uint64) pass[T] {
-	return pass[T]{batch: batch, noise: random.NewBatch(seed, "algorithm 2 evaluation")}
-}
-
 // Each calls f for each block of a batch, possibly concurrently. On the tapes of the blocks, all parameters are
 // constants. The seed determines the noise. The variables of a block are valid only until f returns. If ctx is done,
 // Each stops and returns ctx.Err().
 func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f func(b *Block[T])) error {
-	_, err := e.each(ctx, evaluation[T](batch, seed), func(b *Block[T]) float64 { f(b); return 0 })
+	_, _, err := e.Evaluate(ctx, batch, seed, func(b *Block[T]) *ad.Var[T] {
+		f(b)
+		return b.Tape.Fill(1, b.Size, 0)
+	})
 	return err
 }
 
@@ -130,7 +128,7 @@ func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f fun
 // latter case, values is still valid, and the error names the first operation whose result is not finite.
 func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (
 	mean float64, values []float64, err error) {
-	p := evaluation[T](batch, seed)
+	p := pass[T]{batch: batch, noise: random.NewBatch(seed, "algorithm 2 evaluation")}
 	values = make([]float64, len(batch))
 	mean, err = e.each(ctx, p, func(b *Block[T]) float64 {
 		row := bound.row(b)
@@ -200,10 +198,8 @@ func infinite(x float64) bool { return x-x != 0 }
 
 func notFinite[T linalg.Float](m linalg.Matrix[T]) bool { return !linalg.Finite(m) }
 
-// size returns the number of columns per block.
 func (e *Evaluator[T]) size() int { return cmp.Or(e.BlockSize, 16) }
 
-// count returns the number of blocks in a batch.
 func (e *Evaluator[T]) count(batch Batch) int {
 	mustBeAtLeast("the number of columns of the batch", len(batch), 1)
 	mustBeAtLeast("BlockSize", e.BlockSize, 0)

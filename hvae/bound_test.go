@@ -105,10 +105,11 @@ func TestImportanceBoundHelpsWhereThePriorDoesNotFit(t *testing.T) {
 	}
 	standardError := func(target hvae.Target[float64], dims int, Ls ...int) float64 {
 		var params hvae.Params[float64]
-		mean, scale := params.Add("mean", linalg.New[float64](dims, 1)), params.Add("scale", linalg.New[float64](dims, dims))
+		mean, logSD := params.Add("mean", linalg.New[float64](dims, 1)), params.Add("log sd", linalg.New[float64](dims, 1))
+		below := params.Add("below", linalg.New[float64](dims, dims))
 		bound := func(L int) hvae.Bound[float64] {
 			return func(b *hvae.Block[float64]) *ad.Var[float64] {
-				q := hvae.Normal[float64]{Mean: b.Var(mean), Factor: hvae.CholeskyFactor(b.Var(scale))}
+				q := hvae.Normal[float64]{Mean: b.Var(mean), SD: ad.Exp(b.Var(logSD)), Below: b.Var(below)}
 				sample := hvae.HIS(&hvae.Flow[float64]{Target: target}, q, b.Noise(dims, L), b.Noise(dims, L))
 				return hvae.ImportanceBound(sample.LogEstimate(), L)
 			}

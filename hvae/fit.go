@@ -34,21 +34,21 @@ func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f
 	if dims < 1 || min(o.K, o.Steps, o.Draws) < 0 {
 		panic(fmt.Sprintf("hvae: Fit: dims is %d, with %+v; dims must be at least 1, and no option negative", dims, o))
 	}
-	cols := dims
-	normal := func(mean, scale *ad.Var[float64]) Prior[float64] { return Normal[float64]{mean, CholeskyFactor(scale)} }
-	if dims > 30 {
-		cols = 1
-		normal = func(mean, scale *ad.Var[float64]) Prior[float64] { return DiagonalNormal[float64]{mean, ad.Exp(scale)} }
-	}
 	var params, flowParams Params[float64] // all start at 0
-	mean := params.Add("mean", linalg.New[float64](dims, 1))
-	scale := params.Add("scale", linalg.New[float64](dims, cols))
+	mean, logSD := params.Add("mean", linalg.New[float64](dims, 1)), params.Add("log sd", linalg.New[float64](dims, 1))
+	below := &Param[float64]{Name: "below", Value: linalg.New[float64](dims, dims)}
+	if dims <= 30 {
+		params = append(params, below)
+	}
 	step := flowParams.Add("step size", linalg.New[float64](o.K, dims))
 	alpha := flowParams.Add("log α", linalg.New[float64](o.K, dims))
 	momentumSD := flowParams.Add("log s", linalg.New[float64](1, dims))
 	K := 0 // number of leapfrog steps
 	f.Draw = func(b *Block[float64], L int) Sample[float64] {
-		q0 := normal(b.Var(mean), b.Var(scale))
+		var q0 Prior[float64] = DiagonalNormal[float64]{b.Var(mean), ad.Exp(b.Var(logSD))}
+		if dims <= 30 {
+			q0 = Normal[float64]{b.Var(mean), ad.Exp(b.Var(logSD)), b.Var(below)}
+		}
 		flow := &Flow[float64]{Target: Whitened[float64]{target, q0}, K: K}
 		if K > 0 {
 			flow.StepSize = Constrain(b.Var(step), 0, 0.2)
@@ -84,8 +84,8 @@ func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f
 		return f, err
 	}
 	var t ad.Tape[float64]
-	factor, _ := normal(t.Fill(dims, 1, 0), t.Const(scale.Value)).Draw(CholeskyFactor(t.Fill(dims, dims, 0)))
-	variances := ad.SumTo(ad.Square(factor), dims, 1)
+	covariances := ad.SumTo(ad.Square(t.Const(below.Value)), dims, 1) // its other elements are still 0
+	variances := ad.Add(ad.Exp(ad.Scale(t.Const(logSD.Value), 2)), covariances)
 	ais := &AIS[float64]{Target: func(*ad.Tape[float64]) Target[float64] { return target }, Steps: 200, Leapfrogs: 5}
 	ais.Mean, ais.SD = mean.Value, ad.Exp(ad.Scale(ad.Log(variances), 0.5)).Value
 	f.Annealed, err = ais.Evidence(ctx, 400, o.Seed)

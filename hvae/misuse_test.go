@@ -68,11 +68,11 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 
 		"HIS: the variational prior is nil":                              prior(nil),
 		"log q⁰(z₀) of the variational prior is [1×1]; it must be [1×3]": prior(unshaped{}),
-		"DiagonalNormal.Mean or SD is nil":                               diagonal(z, nil),
-		"DiagonalNormal.Mean is [1×1]; it must be [2×1]":                 diagonal(tp.Scalar(0), z),
-		"DiagonalNormal.SD is [1×1]; it must be [2×1]":                   diagonal(z, tp.Scalar(1)),
-		"Normal.Mean is nil":                                             prior(hvae.Normal[float64]{Factor: z}),
-		"Normal.Factor is [2×1]; it must be [2×2]":                       prior(hvae.Normal[float64]{Mean: z, Factor: tp.Fill(2, 1, 1)}),
+		"Mean or SD of q⁰ is nil":                                        diagonal(z, nil),
+		"Mean of q⁰ is [1×1]; it must be [2×1]":                          diagonal(tp.Scalar(0), z),
+		"SD of q⁰ is [1×1]; it must be [2×1]":                            diagonal(z, tp.Scalar(1)),
+		"Below of q⁰ is nil":                                             prior(hvae.Normal[float64]{Mean: z, SD: z}),
+		"Below of q⁰ is [2×1]; it must be [2×2]":                         prior(hvae.Normal[float64]{Mean: z, SD: z, Below: tp.Fill(2, 1, 1)}),
 
 		"the momentum is [1×3]; it must be [2×3]": func() {
 			(&hvae.Flow[float64]{Target: flat}).Inverse(hvae.Phase[float64]{Z: z, Rho: tp.Fill(1, 3, 0)})

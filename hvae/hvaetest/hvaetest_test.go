@@ -171,9 +171,8 @@ func TestTestPriorAcceptsRightAndReportsWrongPriors(t *testing.T) {
 			return hvae.DiagonalNormal[float64]{Mean: t.Fill(3, 50, 5), SD: t.Fill(3, 50, 0.3)}
 		}},
 		{"<nil>", func(t tape) hvae.Prior[float64] { // the correlation is 0.999; elements above the diagonal have no effect
-			factor := hvae.CholeskyFactor(t.Const(linalg.Of(3, 3, []float64{0, 5, 5, 0.999, -3.1, 5, 0.5, -3, -1.6})))
-			above := t.Const(linalg.Of(3, 3, []float64{0, 7, -8, 0, 0, 9, 0, 0, 0}))
-			return hvae.Normal[float64]{Mean: t.Fill(3, 1, 1), Factor: ad.Add(factor, above)}
+			below := t.Const(linalg.Of(3, 3, []float64{4, 7, -8, 0.999, 5, 9, 0.5, -3, 6}))
+			return hvae.Normal[float64]{Mean: t.Fill(3, 1, 1), SD: t.Const(linalg.Column(1, 0.045, 0.2)), Below: below}
 		}},
 		{"<nil>", always(twoModes)},
 		{"<nil>", always(func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) { // curved: z₂ = z₁² + 0.38 ε₂
