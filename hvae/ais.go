@@ -51,7 +51,6 @@ func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*ran
 	return a.run(ctx, z, streams, func(i int) int { return a.Steps - i })
 }
 
-// check panics if a field of the AIS is unset or invalid, or if there is no stream for a chain.
 func (a *AIS[T]) check(ctx context.Context, streams []*rand.Rand) {
 	mustNotBeNil("the context", ctx == nil)
 	mustNotBeNil("AIS.Target", a.Target == nil)
@@ -63,7 +62,8 @@ func (a *AIS[T]) check(ctx context.Context, streams []*rand.Rand) {
 	mustNotBeNil("AIS: a stream", slices.Contains(streams, nil))
 	z, _ := linalg.Broadcast(a.Mean.Shape(), a.SD.Shape())
 	if z.Rows != a.Mean.Rows || z.Rows != a.SD.Rows || z.Cols != 1 && z.Cols != len(streams) {
-		misuse("AIS has Mean %v and SD %v; both must be [ℓ×1] or [ℓ×B] for %d chains", a.Mean.Shape(), a.SD.Shape(), len(streams))
+		misuse("AIS has Mean %v and SD %v; both must be [ℓ×1] or [ℓ×B] for %d chains",
+			a.Mean.Shape(), a.SD.Shape(), len(streams))
 	}
 }
 
@@ -125,12 +125,12 @@ func (a *AIS[T]) Evidence(ctx context.Context, n int, seed uint64) (Evidence, er
 	for j := range streams {
 		streams[j] = random.Stream(seed, "annealed importance sampling", j)
 	}
-	stepSizes, err := a.Tune(ctx, streams[n:], 1)
+	tuned := *a
+	var err error
+	tuned.StepSizes, err = a.Tune(ctx, streams[n:], 1)
 	if err != nil {
 		return Evidence{}, err
 	}
-	tuned := *a
-	tuned.StepSizes = stepSizes
 	_, logs, err := tuned.Forward(ctx, streams[:n])
 	if err != nil {
 		return Evidence{}, err
@@ -159,7 +159,6 @@ func (a *AIS[T]) at(t *ad.Tape[T], z linalg.Matrix[T]) *Particles[T] {
 	}
 }
 
-// draw returns the initial states z ~ q⁰ [ℓ×B] of the chains.
 func (a *AIS[T]) draw(streams []*rand.Rand) linalg.Matrix[T] {
 	z := normals[T](streams, a.Mean.Rows)
 	linalg.Mul(z, a.SD, z)

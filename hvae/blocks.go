@@ -15,9 +15,9 @@ import (
 	"hvae/linalg/random"
 )
 
-// A Batch lists columns of the data by their numbers; see Block.Columns. A number may occur several times. Each element
-// of a batch has its own noise and its own bound. If one latent variable belongs to all N columns of the data, a bound
-// that uses only the B columns of its block must multiply their log-likelihood by N/B (see the example).
+// A Batch lists columns of the data by their numbers; see Block.Columns. A number may occur several times, each time
+// with other noise. If one latent variable belongs to all N columns of the data, a bound that uses only the B columns of
+// its block must multiply their log-likelihood by N/B (see the example).
 type Batch []int
 
 // Draws returns a batch of n draws for a target that has no data columns. All column numbers in the batch are −1.
@@ -36,7 +36,7 @@ type Block[T linalg.Float] struct {
 	params  []*Param[T]  // parameters of the trainer during a step, otherwise nil
 	vars    []*ad.Var[T] // params on Tape
 	streams []rand.PCG   // random streams of the columns
-	draws   int          // largest L of any call to Noise
+	draws   int          // largest L in a call to Noise
 }
 
 // Var returns the value of parameter p on the tape of the block. During a step, it is a leaf, and Var panics unless p
@@ -91,7 +91,6 @@ func (b *Block[T]) Noise(rows, L int) *ad.Var[T] {
 // must be safe for concurrent use, and depend only on the parameters, the columns and the random streams of b.
 type Bound[T linalg.Float] func(b *Block[T]) *ad.Var[T]
 
-// row returns bound(b). It panics unless the result is [1×B].
 func (bound Bound[T]) row(b *Block[T]) *ad.Var[T] {
 	mustNotBeNil("the bound", bound == nil)
 	return mustBe("the bound of a block", bound(b), 1, b.Size)
@@ -143,21 +142,21 @@ func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, b
 	return mean, values, err
 }
 
-// Evidence estimates the evidence of a single target from n draws of logEstimate, such as Sample.LogEstimate. It returns
-// an error if ctx is done early, if the estimate is infinite or NaN, for example because a standard deviation is 0, or if
-// an ImportanceBound is NaN, because this hides its other draws. Use float64 if |log p_θ(x, z)| exceeds 10⁴: in float32,
-// the log evidence of 10,000 observations was off by 0.003, and of 100,000 by 0.8, and neither StandardError nor
-// TailShape showed it.
+// Evidence estimates the evidence of a single target from n draws of logEstimate, such as Sample.LogEstimate. It
+// returns an error if ctx is done early, if the estimate is infinite or NaN, for example because a standard deviation
+// is 0, or if an ImportanceBound is NaN, because the other draws of this bound are then lost. Use float64 if |log p_θ(x,
+// z)| exceeds 10⁴: in float32, the log evidence of 10,000 observations was off by 0.003, and of 100,000 by 0.8, and
+// neither StandardError nor TailShape showed it.
 func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEstimate Bound[T]) (Evidence, error) {
-	own := Evaluator[T]{BlockSize: e.BlockSize} // whose blocks have run no other bound
+	own := Evaluator[T]{BlockSize: e.BlockSize} // its blocks have computed no other bound
 	_, logs, err := own.Evaluate(ctx, Draws(n), seed, logEstimate)
 	if ctx.Err() != nil {
 		return Evidence{}, err
 	}
 	combined := slices.ContainsFunc(own.blocks, func(b *Block[T]) bool { return b.draws > 1 })
 	if combined && slices.ContainsFunc(logs, math.IsNaN) {
-		return Evidence{}, fmt.Errorf("an estimate from several draws is NaN, because at least one of them has diverged; pass "+
-			"log p̂ itself (L = 1), not ImportanceBound: %w", err)
+		return Evidence{}, fmt.Errorf("an estimate from several draws is NaN, because at least one of them has diverged; "+
+			"pass log p̂ itself (L = 1), not ImportanceBound: %w", err)
 	}
 	evidence := ImportanceEstimate(logs)
 	if infinite(evidence.Log) {
@@ -166,8 +165,8 @@ func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEsti
 	return evidence, nil
 }
 
-// diagnose recomputes the blocks of a pass until it finds one whose gradient or summed bound is not finite. The error
-// consists of the given string and a description of the first operation whose result is not finite.
+// diagnose recomputes the blocks of a pass until it finds one whose summed bound, or its gradient, is not finite. It
+// returns an error that consists of the given text and a description of the first operation whose result is not finite.
 func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string) error {
 	t := &ad.Tape[T]{RecordAll: true}
 	b := &Block[T]{Tape: t}

@@ -10,16 +10,16 @@ import (
 	"hvae/linalg"
 )
 
-// FitOptions holds the settings of Fit. Steps are optimiser steps in each of two phases (0 means 1,000), and Draws the
-// draws of log p̂ (0 means 20,000). K is the number of leapfrog steps of the flow; 0 means no flow.
+// FitOptions holds the settings of Fit: the number of leapfrog steps (K = 0 means no flow), of optimiser steps in each
+// of the two phases of training (Steps = 0 means 1,000), and of draws of log p̂ (Draws = 0 means 20,000), and the seed.
 type FitOptions struct {
 	K, Steps, Draws int
 	Seed            uint64
 }
 
-// A Fitted holds two estimates of the evidence of a target: from draws with the fitted q⁰ and flow, and from AIS.
-// Warning is empty if they differ by at most four standard errors, and k̂ of the first is at most ½. Draw runs Algorithm
-// 1 with the fitted q⁰ and flow, with L draws for each column of b.
+// A Fitted holds two estimates of the evidence of a target: Evidence from draws with the fitted q⁰ and flow, and
+// Annealed from AIS. Warning is empty if the two differ by at most four standard errors, and k̂ (TailShape) of Evidence
+// is at most ½. Draw runs Algorithm 1 with the fitted q⁰ and flow, with L draws for each column of b.
 type Fitted struct {
 	Evidence, Annealed Evidence
 	Warning            string
@@ -27,9 +27,9 @@ type Fitted struct {
 }
 
 // Fit estimates the evidence of a target in ℓ = dims dimensions. It first trains a normal q⁰ by the ELBO, and then q⁰
-// and an untied flow by ImportanceBound. If ℓ > 30, the covariance of q⁰ is diagonal. Fit returns an error if ctx is
-// done, or if a step or an estimate is not finite. The target must be safe for concurrent use. Fit uses only exported
-// parts of this package: if it does not suit your target, start from a copy.
+// and a flow with UntiedTempering by ImportanceBound. If ℓ > 30, the covariance of q⁰ is diagonal. Fit returns an error
+// if ctx is done, or if a step or an estimate is not finite. The target must be safe for concurrent use. Fit uses only
+// exported parts of this package: if it does not suit your target, start from a copy.
 func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f Fitted, err error) {
 	if dims < 1 || min(o.K, o.Steps, o.Draws) < 0 {
 		panic(fmt.Sprintf("hvae: Fit: dims is %d, with %+v; dims must be at least 1, and no option negative", dims, o))

@@ -72,7 +72,6 @@ func (f *Flow[T]) Inverse(end Phase[T]) Phase[T] {
 	return s.Phase
 }
 
-// check panics if a field of f is unset or invalid, or if the shapes of its fields do not match s.
 func (f *Flow[T]) check(s Phase[T]) {
 	mustNotBeNil("the flow", f == nil)
 	mustNotBeNil("Flow.Target", f.Target == nil)
@@ -96,8 +95,7 @@ func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	return sumOfLogs(f.Tempering.Alpha, dims)
 }
 
-// logVolume returns log(s^ℓ Π α_k^ℓ) [1×1], where ℓ = dims, and s is the standard deviation of ρ₀. For fixed and free
-// tempering, the result is the constant 0.
+// logVolume returns log(s^ℓ Π α_k^ℓ) [1×1] for ℓ = dims, or the constant 0 if the tempering is tied.
 func (f *Flow[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	if f.Tempering.Alpha == nil || f.Tempering.tied {
 		return tape.Scalar(0)

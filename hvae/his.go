@@ -12,7 +12,7 @@ type Sample[T linalg.Float] struct {
 	gamma0    *ad.Var[T] // noise γ₀ [ℓ×B]
 	logPrior  *ad.Var[T] // log q⁰(z₀) [1×B]
 	logJoint  *ad.Var[T] // log p_θ(x, z_K) [1×B]
-	logVolume *ad.Var[T] // log(s^ℓ Π α_k^ℓ) [1×1]; the constant 0 if the tempering is tied, because s·Π α_k = 1
+	logVolume *ad.Var[T] // log(s^ℓ Π α_k^ℓ) [1×1], which is 0 if the tempering is tied
 }
 
 // HIS runs Algorithm 1 (alg:his) with noise ε ~ N(0, I) and γ₀ ~ N(0, I), each [ℓ×B]. It computes z₀ ~ q⁰ from ε with

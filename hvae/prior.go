@@ -53,7 +53,6 @@ func (q DiagonalNormal[T]) Divergence() *ad.Var[T] {
 	return ad.Sub(ad.Scale(ad.AddConst(squares, -T(q.SD.Rows())), 0.5), logSD)
 }
 
-// logSD returns Σ_j log σ_j.
 func (q DiagonalNormal[T]) logSD() *ad.Var[T] { return ad.SumTo(ad.Log(q.SD), 1, q.SD.Cols()) }
 
 // check panics unless μ and σ have n rows.
@@ -94,8 +93,8 @@ func (q Normal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
 	return ad.Sub(LogNormal(epsilon), diagonal.logSD())
 }
 
-// Whitened is a target as a density of the noise ε of a variational prior q⁰, in which q⁰ is N(0, I): log p_θ(x, z₀(ε)) +
-// log |det ∂z₀/∂ε|. One step size then suits all dimensions. It has the same evidence.
+// Whitened is a target as a density of the noise ε of a variational prior q⁰: log p_θ(x, z₀(ε)) + log |det ∂z₀/∂ε|. Its
+// evidence is the same, and one step size suits all dimensions, because q⁰ as a density of ε is N(0, I).
 type Whitened[T linalg.Float] struct {
 	Target Target[T]
 	Prior  Prior[T]

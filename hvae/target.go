@@ -75,14 +75,12 @@ func mustBe[T linalg.Float](name string, v *ad.Var[T], rows, cols int) *ad.Var[T
 	return v
 }
 
-// mustBeAtLeast panics if value is less than least.
 func mustBeAtLeast(name string, value, least int) {
 	if value < least {
 		misuse("%s is %d; it must be at least %d", name, value, least)
 	}
 }
 
-// mustNotBeNil panics if isNil is true.
 func mustNotBeNil(name string, isNil bool) {
 	if isNil {
 		misuse("%s is nil", name)

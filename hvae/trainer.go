@@ -27,9 +27,8 @@ type Trainer[T linalg.Float] struct {
 	gradients [][]linalg.Matrix[T] // for each block of a batch, the gradient with respect to each parameter
 }
 
-// NewTrainer returns a trainer that updates params in place. The bound must use all of them and no other parameters; see
-// Block.Var. NewTrainer panics if there are no parameters, or if a parameter is listed twice or shares memory with
-// another one.
+// NewTrainer returns a trainer that updates params in place. The bound must use all of them and no other parameters
+// (see Block.Var). NewTrainer panics if there are no parameters, or if two of them are the same or share memory.
 func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[T]) *Trainer[T] {
 	mustNotBeNil("NewTrainer: the optimiser", o == nil)
 	mustBeAtLeast("NewTrainer: the number of parameters", len(params), 1)
