@@ -45,8 +45,8 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 // of −log(mean of 1/p̂_θ(x)) is an upper bound on log p_θ(x), even if the draws are not independent.
 //
 // For normal distributions, 1/p̂_θ(x) has infinite variance if, in some direction, the variance of (z_K, ρ_K) from HIS
-// is at least twice the variance of p_θ(z|x) N(ρ|0, I). So choose a narrow q⁰. The estimate misses a region if HIS
-// moves draws from q⁰ there but no exact draw lies in it.
+// is at least twice the variance of p_θ(z|x) N(ρ|0, I). So choose a narrow q⁰. The estimate misses any region to which
+// HIS moves draws from q⁰ but in which no exact draw lies.
 func ReverseHIS[T linalg.Float](f *Flow[T], prior Density[T], z, rho *ad.Var[T]) Sample[T] {
 	mustNotBeNil("ReverseHIS: the variational prior", prior == nil)
 	end := Phase[T]{z, rho}
@@ -65,8 +65,8 @@ func ReverseHIS[T linalg.Float](f *Flow[T], prior Density[T], z, rho *ad.Var[T])
 //	p̄ = p_θ(x, z_K) N(ρ_K | 0, I),
 //	q̄ = q⁰(z₀) N(ρ₀ | 0, s²I) / |det ∇H| = q⁰(z₀) N(γ₀ | 0, I) / (s^ℓ Π α_k^ℓ).
 //
-// The mean of log p̂_θ(x) is the evidence lower bound (ELBO), which training maximises. The package omits the variant of
-// equation 12 (eqn:H_ELBO_simplified): its exponential does not estimate p_θ(x), and near a good fit it varies more.
+// The mean of log p̂_θ(x) is the evidence lower bound (ELBO), which training maximises. README.md says why this package
+// omits the variant of equation 12 (eqn:H_ELBO_simplified).
 func (s Sample[T]) LogEstimate() *ad.Var[T] {
 	logP := ad.Add(s.logJoint, LogNormal(s.End.Rho))
 	return ad.Add(ad.Sub(logP, ad.Add(s.logPrior, LogNormal(s.gamma0))), s.logVolume)

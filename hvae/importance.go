@@ -13,8 +13,7 @@ import (
 // because leapfrog steps overflow. A diverged draw counts as p̂ = 0, so E[Log] is still at most log p_θ(x).
 //
 // An Evidence does not reveal whether the draws miss a region of the posterior. Compare it with an estimate from AIS,
-// from another q⁰ or, for simulated x, from ReverseEstimate. If the two disagree, at least one is wrong. If they agree,
-// both may be wrong.
+// from another q⁰ or, for simulated x, from ReverseEstimate. Even if the two agree, both may be wrong.
 type Evidence struct {
 	Log float64 // log (1/L) Σ p̂ᵢ
 	// StandardError is the standard error of Log, sd(p̂)/(√L·mean(p̂)). It is valid if TailShape < ½ (the p̂ᵢ are not
@@ -67,11 +66,10 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 }
 
 // ReverseEstimate returns the estimate −log mean(1/p̂_θ(x)) of log p_θ(x), given log p̂_θ(x) from ReverseHIS or
-// AIS.Reverse. Each draw z from the posterior was used with several momenta or chains, and the estimates for one z are
-// adjacent; momenta is their number. ReverseEstimate first averages 1/p̂_θ(x) over the estimates for each z, because
-// only averages for different z are independent. In the result, Draws is the number of draws z, TailShape and
-// EffectiveDraws describe the averages, and the expectations of Log and ELBO are both upper bounds on log p_θ(x). An
-// estimate of NaN counts as 1/p̂_θ(x) = 0.
+// AIS.Reverse. The estimates for one draw z from the posterior, with several momenta or chains, are adjacent, and
+// momenta is their number. ReverseEstimate first averages 1/p̂_θ(x) for each z, because only averages for different z
+// are independent. In the result, Draws is the number of draws z, TailShape and EffectiveDraws describe the averages,
+// and the expectations of Log and ELBO are upper bounds on log p_θ(x). An estimate of NaN counts as 1/p̂_θ(x) = 0.
 func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 	if momenta < 1 || len(logEstimates)%momenta != 0 {
 		misuse("ReverseEstimate: %d estimates do not fit %d momenta for each z", len(logEstimates), momenta)
@@ -109,7 +107,7 @@ func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] 
 	l, largest := ad.Reshape(logEstimates, B, L), t.Matrix(B, 1)
 	for j := range B {
 		largest.Data[j] = slices.Max(l.Value.Row(j))
-		if infinite(float64(largest.Data[j])) { // −∞ − (−∞) would be NaN
+		if infinite(float64(largest.Data[j])) { // without this, −∞ − (−∞) would be NaN
 			largest.Data[j] = 0
 		}
 	}
@@ -124,7 +122,7 @@ func tailShape(logWeights []float64) float64 {
 	l := len(logWeights)
 	n := int(math.Ceil(min(float64(l)/5, 3*math.Sqrt(float64(l)))))
 	x := slices.Sorted(slices.Values(logWeights))
-	largest, cutoff := x[l-1], x[l-n-1]
+	largest, cutoff := x[l-1], x[l-n-1] // cutoff is the largest value outside the tail
 	x = x[l-n:]
 	quartile := (n+2)/4 - 1 // index of the first quartile
 	switch {
