@@ -88,7 +88,7 @@ func TestTunedKernelsAcceptTwoThirdsOfProposals(t *testing.T) {
 	for _, c := range []struct {
 		steps, passes int
 		omega         float64
-	}{{2, 20, 2}, {10, 60, 3}, {300, 1, 20}} {
+	}{{2, 20, 2}, {10, 30, 3}, {150, 1, 20}} {
 		a, streams := annealed(hvaetest.Quadratic{Omega: c.omega}, c.steps), chains(200)
 		a.Mean, a.SD = linalg.New[float64](30, 1), linalg.New[float64](30, 1)
 		a.SD.Fill(1)
