@@ -75,9 +75,6 @@ func (t *Tape[T]) Reset() {
 	t.top = top[T]{}
 }
 
-// Len returns the number of variables on the tape.
-func (t *Tape[T]) Len() int { return t.n }
-
 // Matrix returns a rows × cols matrix with unspecified values. The caller fills it, for example with random noise. The
 // matrix is valid until the tape is reset, or, if a differentiation rule calls Matrix, until the rule returns.
 func (t *Tape[T]) Matrix(rows, cols int) linalg.Matrix[T] {

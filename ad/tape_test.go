@@ -119,7 +119,7 @@ func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
 	var tape Tape[float64]
 	w, z := tape.Leaf(linalg.New[float64](6, 5)), tape.Leaf(linalg.New[float64](5, 2))
 	y := Sum(Tanh(MatMul(w, z)))
-	before := tape.Len()
+	before := tape.n
 	Grad(y, z)
 	for _, v := range tape.vars[before:tape.n] {
 		if s := v.Value.Shape(); s == w.Value.Shape() {
@@ -129,9 +129,9 @@ func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
 	// The gradient with respect to the result of an operation must not need the adjoints of the operands.
 	u := Exp(z)
 	y = Sum(Square(u))
-	before = tape.Len()
+	before = tape.n
 	Grad(y, u)
-	if made := tape.Len() - before; made > 4 {
+	if made := tape.n - before; made > 4 {
 		t.Errorf("the gradient of Σu² with respect to u = exp(z) records %d variables, want at most 4", made)
 	}
 }
@@ -172,14 +172,14 @@ func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
 			s.Accumulate(y.in[0], ybar)
 		}, y, tape.Const(x.Value))
 	}
-	n, chunks := tape.Len(), len(tape.chunks)
+	n, chunks := tape.n, len(tape.chunks)
 	Backward(nil, y, x)
 	if got := len(tape.chunks); got > chunks+1 {
 		t.Errorf("Backward over %d variables keeps %d chunks that rules have allocated, want at most 1", n, got-chunks)
 	}
 	adjoints := len(slices.Concat(tape.pool[:]...))
-	if adjoints == 0 || adjoints > 10 || tape.Len() > n || len(tape.vars) > n+20 {
-		t.Errorf("Backward keeps %d adjoints and %d new variables, want 1 to 10 and 0", adjoints, tape.Len()-n)
+	if adjoints == 0 || adjoints > 10 || tape.n > n || len(tape.vars) > n+20 {
+		t.Errorf("Backward keeps %d adjoints and %d new variables, want 1 to 10 and 0", adjoints, tape.n-n)
 	}
 }
 
@@ -253,14 +253,14 @@ func TestATapeWorksAfterARuleHasPanicked(t *testing.T) {
 			fail = true
 			p := recovered(func() {
 				run(func(F, x variable) []float64 {
-					n = tape.Len()
+					n = tape.n
 					return sweep(F, x)
 				})
 			})
 			fail = false
-			if p != "a rule failed" || name == "Backward" && tape.Len() != n {
+			if p != "a rule failed" || name == "Backward" && tape.n != n {
 				t.Errorf("%s panics with %v and leaves %d variables on the tape, want the panic of the rule and %d variables",
-					name, p, tape.Len(), n)
+					name, p, tape.n, n)
 			}
 			if reset {
 				tape.Reset()
