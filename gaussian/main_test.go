@@ -198,59 +198,47 @@ func TestFiguresMatchTheResults(t *testing.T) {
 	}
 }
 
-// missing returns how far log p(D) at the estimate is below log p(D) at maximum likelihood (README.md: missing
-// evidence).
-func missing(o model.Outcome) float64 { return o.MLEEvidence - o.LogEvidence }
-
-// README.md shows, for figure 1, the missing evidence and how much of HVAE's gap is the limit of tied tempering.
-func TestREADMEShowsTheMissingEvidence(t *testing.T) {
-	rows := map[string][]string{}
-	for _, r := range decode[model.Outcome](t, read(t, "results/figure1.jsonl")) {
-		rows[r.Method] = append(rows[r.Method], fmt.Sprintf("%.2g", missing(r)))
-		if r.Method == "hvae-k1" {
-			rows["limit / gap"] = append(rows["limit / gap"], fmt.Sprintf("%.0f %%", 100*r.TiedLimit/r.Gap))
-		}
-	}
-	document.Rows(t, "README.md", "missing", 1, func(c []string) { copy(c[1:], rows[strings.Trim(c[0], "`")]) })
-}
-
-// README.md shows the errors in θ for longer runs.
-func TestREADMEShowsLongerRuns(t *testing.T) {
-	type longRow struct {
+// The pages show stored results. The missing evidence is log p(D) at maximum likelihood minus log p(D) at the estimate. A
+// chained run starts from the result for the previous dataset.
+func TestREADMEMatchesTheResults(t *testing.T) {
+	type row struct {
 		model.Outcome
-		Iterations int
+		Iterations           int     // in iterations.jsonl
+		FreshErr, ChainedErr float64 // in chained.jsonl
 	}
-	rows := decode[longRow](t, read(t, "results/iterations.jsonl"))
-	document.Rows(t, "README.md", "iterations", 2, func(c []string) { // d, method, four numbers of iterations, maximum likelihood
-		for _, r := range rows {
-			if c[0] == fmt.Sprint(r.Dims) && c[1] == "`"+r.Method+"`" {
-				i := slices.Index([]int{30_000, 100_000, 300_000, 1_000_000}, r.Iterations)
-				c[2+i] = fmt.Sprintf("%.4g (%.2g)", r.Err, missing(r.Outcome))
-				c[6] = fmt.Sprintf("%.4g", r.MLEDeltaErr+r.MLESigmaErr)
+	stored := func(file, method, d string) (rows []row) { // of all dimensions if d is empty
+		for _, r := range decode[row](t, read(t, "results/"+file+".jsonl")) {
+			if r.Method == strings.Trim(method, "`") && (d == "" || d == fmt.Sprint(r.Dims)) {
+				rows = append(rows, r)
+			}
+		}
+		return rows
+	}
+	missing := func(r row) string { return fmt.Sprintf("%.2g", r.MLEEvidence-r.LogEvidence) }
+	document.Rows(t, "README.md", "missing", 1, func(c []string) { // method, a number for each dimension
+		for i, r := range stored("figure1", c[0], "") {
+			c[1+i] = missing(r)
+		}
+		if c[0] == "limit / gap" {
+			for i, r := range stored("figure1", "hvae-k1", "") {
+				c[1+i] = fmt.Sprintf("%.0f %%", 100*r.TiedLimit/r.Gap)
 			}
 		}
 	})
-}
-
-// The pages mention some stored results in sentences. A chained run starts from the result for the previous dataset.
-func TestSentencesMatchTheResults(t *testing.T) {
-	const page = "../README.md"
-	rows := map[string][]model.Outcome{} // by method and dimension; for longer runs, by number of iterations
-	for _, file := range []string{"results/entropy.jsonl", "results/iterations.jsonl"} {
-		for _, r := range decode[model.Outcome](t, read(t, file)) {
-			key := fmt.Sprintf("%s %d", r.Method, r.Dims)
-			rows[key] = append(rows[key], r)
+	document.Rows(t, "README.md", "iterations", 2, func(c []string) { // d, method, four numbers of iterations, maximum likelihood
+		for _, r := range stored("iterations", c[1], c[0]) {
+			i := slices.Index([]int{30_000, 100_000, 300_000, 1_000_000}, r.Iterations)
+			c[2+i] = fmt.Sprintf("%.4g (%s)", r.Err, missing(r))
+			c[6] = fmt.Sprintf("%.4g", r.MLEDeltaErr+r.MLESigmaErr)
 		}
-	}
-	tied, vb := rows["hvae-k1 50"][0], rows["vb 301"]
-	document.Sentence(t, page, "explains %.0f of %.0f thousand nats", tied.TiedLimit/1000, tied.Gap/1000)
-	document.Sentence(t, page, "the gap is %.0f nats (K = 1)", rows["hvae-untied-k1 50"][0].Gap)
-	document.Sentence(t, page, "error from %.0f to %.0f, and maximum likelihood has %.0f",
+	})
+	tied, untied := stored("entropy", "hvae-k1", "50")[0], stored("entropy", "hvae-untied-k1", "50")[0]
+	document.Sentence(t, "../README.md", "explains %.0f of %.0f thousand nats", tied.TiedLimit/1000, tied.Gap/1000)
+	document.Sentence(t, "../README.md", "the gap is %.0f nats (K = 1)", untied.Gap)
+	vb, chained := stored("iterations", "vb", "301"), stored("chained", "vb", "51")[0]
+	document.Sentence(t, "../README.md", "error from %.0f to %.0f, and maximum likelihood has %.0f",
 		vb[0].Err, vb[2].Err, vb[0].MLEDeltaErr+vb[0].MLESigmaErr)
-	for _, r := range decode[map[string]any](t, read(t, "results/chained.jsonl")) {
-		if r["method"] == "vb" && r["d"] == 51.0 {
-			document.Sentence(t, page, "at d = 51, VB's error falls from %.1f to %.1f", r["freshErr"], r["chainedErr"])
-			document.Sentence(t, "README.md", "at d = 51, its error falls from %.1f to %.1f", r["freshErr"], r["chainedErr"])
-		}
+	for _, page := range []string{"README.md", "../README.md"} {
+		document.Sentence(t, page, "at d = 51, VB's error falls from %.1f to %.1f", chained.FreshErr, chained.ChainedErr)
 	}
 }
