@@ -25,10 +25,9 @@ import (
 // The batch contains two images, b = 0 and 1. Pixel i of image b is 1 if v(100+b, i) > 0.1, else 0. In column j of the
 // noise, ε_i = √12·v(200+j, i) and γ₀_i = √12·v(300+j, i).
 type golden struct {
-	ELBO          []float64                    `json:"elbo"`           // for each image
-	LogEstimate   []float64                    `json:"log_estimate"`   // log p̂ for each draw
-	GradientNorms map[string]float64           `json:"gradient_norms"` // Euclidean norms of the gradients of the mean ELBO
-	Trajectory    []struct{ Z, Rho []float64 } // z_k and ρ_k for k = 0 … K, [ℓ×2] in row-major order, if L = 1
+	ELBO          []float64          `json:"elbo"`           // for each image
+	LogEstimate   []float64          `json:"log_estimate"`   // log p̂ for each draw
+	GradientNorms map[string]float64 `json:"gradient_norms"` // Euclidean norms of the gradients of the mean ELBO
 }
 
 func goldenValue(t, i int) float64 {
@@ -79,7 +78,6 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 		{Kind: "hvae", K: 2, Tempering: "untied", Latent: 3},
 		{Kind: "vae", Tempering: "none", Latent: 3, Draws: 3},
 		{Kind: "vae", Tempering: "none", Latent: 3, Draws: 3, Importance: true},
-		{Kind: "hvae", K: 2, Tempering: "free", Latent: 3, Draws: 3},
 		{Kind: "hvae", K: 2, Tempering: "fixed", Latent: 3, Draws: 3, Importance: true},
 	}
 	if len(all) != len(configs) {
@@ -99,68 +97,41 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 				}
 			}
 		}
-		input := func(first, rows, cols int, f func(float64) float64) linalg.Matrix[float64] {
-			m := linalg.New[float64](rows, cols)
-			for i := range rows {
-				for j := range cols {
-					m.Data[cols*i+j] = f(goldenValue(first+j, i))
-				}
-			}
-			return m
-		}
 		var tape ad.Tape[float64]
+		input := func(first, rows, cols int) *ad.Var[float64] {
+			m := linalg.New[float64](rows, cols)
+			for i := range m.Data {
+				m.Data[i] = math.Sqrt(12) * goldenValue(first+i%cols, i/cols)
+			}
+			return tape.Const(m)
+		}
+		x, L := input(100, pixels, 2), max(1, c.Draws)
+		for i, v := range x.Value.Data {
+			x.Value.Data[i] = 0
+			if v > 0.1*math.Sqrt(12) {
+				x.Value.Data[i] = 1
+			}
+		}
 		var leaves []*ad.Var[float64]
 		network := goldenNetwork(c)
 		g := network.On(func(p *hvae.Param[float64]) *ad.Var[float64] {
 			leaves = append(leaves, tape.Leaf(p.Value))
 			return leaves[len(leaves)-1]
 		})
-		x := tape.Const(input(100, pixels, 2, func(v float64) float64 {
-			if v > 0.1 {
-				return 1
-			}
-			return 0
-		}))
-		normal := func(v float64) float64 { return math.Sqrt(12) * v }
-		L := max(1, c.Draws)
-		epsilon, gamma0 := tape.Const(input(200, 3, 2*L, normal)), tape.Const(input(300, 3, 2*L, normal))
-
-		mean, std := g.Encode(x)
-		if c.K == 0 { // otherwise, the ELBO is log p̂ or a mean over log p̂
-			sample := g.Draw(ad.Repeat(x, L), ad.Repeat(mean, L), ad.Repeat(std, L), epsilon, gamma0)
-			near("log p̂", sample.LogEstimate().Value.Data, want.LogEstimate)
-		} else if L == 1 {
-			flow := g.Flow(x)
-			start := hvae.Phase[float64]{Z: ad.MulAdd(std, epsilon, mean), Rho: gamma0}
-			if s := flow.Tempering.MomentumSD; s != nil {
-				start.Rho = ad.Mul(s, gamma0)
-			}
-			path := flow.Path(start)
-			if len(want.Trajectory) != len(path) {
-				t.Fatalf("%v: golden.json contains %d points of the trajectory, want %d", c, len(want.Trajectory), len(path))
-			}
-			for k, s := range path {
-				near("z", s.Z.Value.Data, want.Trajectory[k].Z)
-				near("ρ", s.Rho.Value.Data, want.Trajectory[k].Rho)
-			}
-		}
-
-		var elbo *ad.Var[float64]
+		epsilon := input(200, 3, 2*L)
+		elbo := g.ELBO(x, epsilon, input(300, 3, 2*L))
 		if c.Kind == "vae" && c.Draws == 0 {
+			near("log p̂", elbo.Value.Data, want.LogEstimate)
 			elbo = g.VAEBound(x, epsilon)
-		} else {
-			elbo = g.ELBO(x, epsilon, gamma0)
 		}
 		near("the ELBO", elbo.Value.Data, want.ELBO)
 		gradients := ad.Backward(nil, ad.Mean(elbo), leaves...)
-		norms := map[string]float64{}
 		for i, p := range network.Params() {
+			norm := 0.0
 			for _, g := range gradients[i].Data {
-				norms[p.Name] = math.Hypot(norms[p.Name], g)
+				norm = math.Hypot(norm, g)
 			}
-		}
-		for name, norm := range want.GradientNorms {
-			near("the norm of the gradient of "+name, []float64{norms[name]}, []float64{norm})
+			near("the norm of the gradient of "+p.Name, []float64{norm}, []float64{want.GradientNorms[p.Name]})
 		}
 	}
 }

@@ -46,7 +46,6 @@ MODELS = {  # the arguments of evaluate
     "hvae, K = 2, untied tempering": dict(K=2, tempering="untied"),
     "vae, mean of 3 draws": dict(draws=3),
     "vae, 3 importance samples": dict(draws=3, importance=True),
-    "hvae, K = 2, free tempering, mean of 3 draws": dict(K=2, tempering="free", draws=3),
     "hvae, K = 2, fixed tempering, 3 importance samples": dict(K=2, tempering="fixed", draws=3, importance=True),
 }
 
@@ -138,13 +137,11 @@ def evaluate(K=0, tempering="none", vary_eps=False, draws=1, importance=False):
 
     z, rho = mean + std * epsilon, s * gamma0
     log_q = q0.log_prob(z).sum(1) + Normal(0.0, s).log_prob(rho).sum(1) - LATENT * alpha.log().sum()
-    trajectory = [(z, rho)]
     for k in range(K):
         eps = MAX_EPS * p["flow.step_size_logit"][k if vary_eps else 0].sigmoid()
         rho = rho - eps / 2 * gradient_of_U(z)
         z = z + eps * rho
         rho = alpha[k] * (rho - eps / 2 * gradient_of_U(z))
-        trajectory.append((z, rho))
     log_estimate = log_joint(z) + normal.log_prob(rho).sum(1) - log_q
 
     if draws > 1:
@@ -159,8 +156,6 @@ def evaluate(K=0, tempering="none", vary_eps=False, draws=1, importance=False):
         "elbo": elbo.tolist(),
         "log_estimate": log_estimate.tolist(),
         "gradient_norms": {name: g.norm().item() for name, g in zip(p, gradients)},
-        "trajectory": [{"z": z.T.flatten().tolist(), "rho": rho.T.flatten().tolist()}
-                       for z, rho in trajectory if K > 0 and draws == 1],
     }
 
 
