@@ -64,10 +64,13 @@ func (s state) encode() []byte {
 	for _, m := range header.matrices() {
 		m.Data = nil
 	}
-	var b bytes.Buffer
-	b.Grow(5 * len(s.Best))                             // enough, because Trainer has three times the numbers of Best
-	z, _ := gzip.NewWriterLevel(&b, gzip.NoCompression) // only the checksum of gzip is needed
-	gob.NewEncoder(z).Encode(header)                    // cannot fail, because it writes to memory
+	size := len(s.Best) + 1<<20 // enough for the header and the gzip format
+	for _, m := range s.matrices() {
+		size += 4 * len(m.Data)
+	}
+	b := bytes.NewBuffer(make([]byte, 0, size))
+	z, _ := gzip.NewWriterLevel(b, gzip.NoCompression) // only the checksum of gzip is needed
+	gob.NewEncoder(z).Encode(header)                   // cannot fail, because it writes to memory
 	var block []byte
 	for _, m := range s.matrices() {
 		for numbers := range slices.Chunk(m.Data, 1<<14) {
@@ -161,12 +164,12 @@ type folder struct {
 // c is empty. openFolder returns an error if one of the files is damaged, or if they are from different runs.
 func openFolder(path string) (d *folder, s state, c model.Checkpoint, err error) {
 	d = &folder{path: path}
-	modelName, stateName := filepath.Join(path, modelFile), filepath.Join(path, stateFile)
-	c, noModel := readModel(modelName) // first, because training writes the state before the model
-	if noModel != nil && !errors.Is(noModel, fs.ErrNotExist) {
-		return d, s, c, noModel
+	c, err = d.readModel() // first, because training writes the state before the model
+	if err != nil {
+		return d, s, c, err
 	}
-	b, info, err := command.ReadFile(stateName, maxSize)
+	name := filepath.Join(path, stateFile)
+	b, info, err := command.ReadFile(name, maxSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return d, s, c, nil
 	}
@@ -174,14 +177,31 @@ func openFolder(path string) (d *folder, s state, c model.Checkpoint, err error)
 	if err == nil {
 		err = s.decode(b)
 		if err != nil {
-			err = fmt.Errorf("%s is not a valid state (%w): put back a copy, or use another folder", stateName, err)
+			err = fmt.Errorf("%s is not a valid state (%w): put back a copy, or use another folder", name, err)
 		}
 	}
-	same := func(m model.Metrics) bool { return m.ValELBO == c.ELBO }
-	if err == nil && noModel == nil && !slices.ContainsFunc(s.Metrics, same) {
-		err = fmt.Errorf("%s is from another run: move it away, or put back the state of its run", modelName)
+	if err == nil {
+		err = d.checkModel(c, s.Metrics)
 	}
 	return d, s, c, err
+}
+
+// readModel reads the model in the folder. If there is none, c is empty.
+func (d *folder) readModel() (c model.Checkpoint, err error) {
+	c, err = readModel(filepath.Join(d.path, modelFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return c, err
+}
+
+// checkModel returns an error if c, the model in the folder, is from a run other than the run with the given metrics.
+func (d *folder) checkModel(c model.Checkpoint, all []model.Metrics) error {
+	same := func(m model.Metrics) bool { return m.ValELBO == c.ELBO }
+	if c.Network == nil || slices.ContainsFunc(all, same) {
+		return nil
+	}
+	return fmt.Errorf("%s is from another run: move it away, or put back the state of its run", filepath.Join(d.path, modelFile))
 }
 
 // exists reports whether a folder contains a file.

@@ -159,12 +159,15 @@ func save(r *run, d *folder, changed bool, stderr io.Writer) error {
 	if len(r.Metrics) == 0 {
 		return nil
 	}
-	best, err := model.DecodeCheckpoint(r.Best)
+	best, err := d.readModel()
 	if err == nil {
-		_, _, _, err = openFolder(d.path) // a model that is damaged or from another run is not replaced
+		err = d.checkModel(best, r.Metrics) // a model that is damaged or from another run is not replaced
 	}
-	if err == nil {
-		err = d.write(modelFile, r.Best)
+	if err == nil && best.Epoch != model.Best(r.Metrics).Epoch {
+		best, err = model.DecodeCheckpoint(r.Best)
+		if err == nil {
+			err = d.write(modelFile, r.Best)
+		}
 	}
 	if err != nil {
 		return err
