@@ -14,13 +14,6 @@ import (
 
 var long = flag.Bool("long", false, "also run the tests that take seconds, as .ci/run does")
 
-// needLong skips a test without the flag -long.
-func needLong(t *testing.T) {
-	if !*long {
-		t.Skip("takes seconds; run it with -long")
-	}
-}
-
 // trained trains params for the given number of steps, each with a batch of n draws, and returns the trainer.
 func trained(t *testing.T, params hvae.Params[float64], rate float64, steps, n int, bound hvae.Bound[float64],
 ) *hvae.Trainer[float64] {
@@ -44,7 +37,9 @@ func skewed(z *ad.Var[float64]) *ad.Var[float64] {
 // from q⁰ = N(2, 3²I), which is not trained. Training takes 600 iterations with 64 draws of p̂ each. For each trained
 // flow, the test computes the ELBO and, over 200 repetitions, the root-mean-square error of estimates from 1,000 draws.
 func TestFlowWithTheBestELBOHasTheWorstEvidenceUnlessTrainedByImportanceBound(t *testing.T) {
-	needLong(t)
+	if !*long {
+		t.Skip("takes seconds; run it with -long")
+	}
 	const dims, K, truth = 10, 3, -11.15525
 	train := func(tempering string, L int) (elbo, rmse float64) {
 		var params hvae.Params[float64]
@@ -95,7 +90,9 @@ func TestFlowWithTheBestELBOHasTheWorstEvidenceUnlessTrainedByImportanceBound(t 
 // as for the eight schools, draws help after training with the ELBO. The standard errors are of estimates from 20,000
 // draws. All trainings take 1,000 steps with 64 draws.
 func TestImportanceBoundHelpsWhereThePriorDoesNotFit(t *testing.T) {
-	needLong(t)
+	if !*long {
+		t.Skip("takes seconds; run it with -long")
+	}
 	rng, regression := random.Stream(1, "logistic"), logistic{linalg.New[float64](200, 6), linalg.New[float64](200, 1)}
 	random.FillNormal(rng, regression.X)
 	for i := range regression.y.Data {

@@ -211,16 +211,7 @@ func TestNoiseIsSeparateForColumnsStepsSeedsAndEvaluations(t *testing.T) {
 // If the context is done before a call or in its first block, no further block may run, and the state must not change.
 func TestCancelledCallDoesNotChangeState(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	for name, call := range map[string]func(tr *hvae.Trainer[float64], ctx context.Context) error{
-		"Step": func(tr *hvae.Trainer[float64], ctx context.Context) error {
-			_, err := tr.Step(ctx, hvae.Draws(8))
-			return err
-		},
-		"Evaluate": func(tr *hvae.Trainer[float64], ctx context.Context) error {
-			_, _, err := tr.Evaluate(ctx, hvae.Draws(8), 1, tr.Bound)
-			return err
-		},
-	} {
+	for _, name := range []string{"Step", "Evaluate"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		calls, params := 0, parameter(1.0)
 		trainer := hvae.NewTrainer(params, hvae.Adamax[float64]{Rate: 0.1}, func(b *hvae.Block[float64]) *ad.Var[float64] {
@@ -231,7 +222,12 @@ func TestCancelledCallDoesNotChangeState(t *testing.T) {
 		trainer.BlockSize = 2
 		before := trainer.State()
 		for range 2 { // in the second call, the context is done from the start
-			err := call(trainer, ctx)
+			var err error
+			if name == "Step" {
+				_, err = trainer.Step(ctx, hvae.Draws(8))
+			} else {
+				_, _, err = trainer.Evaluate(ctx, hvae.Draws(8), 1, trainer.Bound)
+			}
 			if err != context.Canceled || calls != 1 || !reflect.DeepEqual(trainer.State(), before) {
 				t.Errorf("%s returns the error %v after %d calls of the bound; the state is %+v", name, err, calls, trainer.State())
 			}

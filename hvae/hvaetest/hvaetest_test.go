@@ -116,9 +116,7 @@ func TestMisuseOfChecksPanics(t *testing.T) {
 	for want, f := range map[string]func(){
 		"a point must have 3 elements, and at least 1; the points are [[1 2]]": func() { hvaetest.TestTarget(target, 3, []float64{1, 2}) },
 		"a point must have 4 elements":                                         func() { hvaetest.TestFlow(flow, 2, []float64{1, 2, 3}) },
-		"a point must have 0 elements, and at least 1; the points are []":      func() { hvaetest.TestTarget(target, 0) },
-		"a point must have -2 elements":                                        func() { hvaetest.TestFlow(flow, -1) },
-		"a point must have 0 elements":                                         func() { hvaetest.TestPrior(prior, 0) },
+		"a point must have 0 elements, and at least 1; the points are []":      func() { hvaetest.TestPrior(prior, 0) },
 	} {
 		func() {
 			defer func() {
@@ -174,7 +172,6 @@ func TestTestPriorAcceptsRightAndReportsWrongPriors(t *testing.T) {
 			below := t.Const(linalg.Of(3, 3, []float64{4, 7, -8, 0.999, 5, 9, 0.5, -3, 6}))
 			return hvae.Normal[float64]{Mean: t.Fill(3, 1, 1), SD: t.Const(linalg.Column(1, 0.045, 0.2)), Below: below}
 		}},
-		{"<nil>", always(twoModes)},
 		{"<nil>", always(func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) { // curved: z₂ = z₁² + 0.38 ε₂
 			first, rest := ad.AddConst(ad.Scale(ad.RowRange(epsilon, 0, 1), 3.8), 1), ad.RowRange(epsilon, 1, 3)
 			z0 = ad.Stack(first, ad.Add(ad.Square(first), ad.Scale(rest, 0.38)))
@@ -184,7 +181,8 @@ func TestTestPriorAcceptsRightAndReportsWrongPriors(t *testing.T) {
 			return ad.Scale(epsilon, 0.98), hvae.LogNormal(epsilon) // without the Jacobian
 		})},
 		{"z₀ must be a one-to-one function of ε", always(func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
-			return ad.Square(epsilon), ad.Sub(hvae.LogNormal(epsilon), sumOfLogs(ad.Scale(ad.Square(epsilon), 4), 0.5))
+			logSlopes := ad.SumTo(ad.Log(ad.Scale(ad.Square(epsilon), 4)), 1, epsilon.Cols()) // 2 log |2ε|, summed
+			return ad.Square(epsilon), ad.Sub(hvae.LogNormal(epsilon), ad.Scale(logSlopes, 0.5))
 		})},
 		{"they must depend on no other", always(func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
 			noise := linalg.New[float64](3, epsilon.Cols())
@@ -205,16 +203,4 @@ func TestTestPriorAcceptsRightAndReportsWrongPriors(t *testing.T) {
 			t.Errorf("for %T, TestPrior returns %q, want %q", c.bind(new(ad.Tape[float64])), got, c.want)
 		}
 	}
-}
-
-// twoModes returns z₀ = ε + 2 tanh ε and log q⁰(z₀). This density has two modes per dimension.
-func twoModes(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
-	tanh := ad.Tanh(epsilon)
-	slope := ad.AddConst(ad.Scale(ad.Square(tanh), -2), 3) // 1 + 2(1 − tanh²)
-	return ad.Add(epsilon, ad.Scale(tanh, 2)), ad.Sub(hvae.LogNormal(epsilon), sumOfLogs(slope, 1))
-}
-
-// sumOfLogs returns factor·Σ_i log x_i [1×B] for the columns of x.
-func sumOfLogs(x *ad.Var[float64], factor float64) *ad.Var[float64] {
-	return ad.Scale(ad.SumTo(ad.Log(x), 1, x.Cols()), factor)
 }
