@@ -35,18 +35,16 @@ type trainedModel struct {
 // An arm is a list of models that differ only in their seeds.
 type arm []trainedModel
 
-// A statistic returns values of a model, in most cases one for each test image.
-type statistic func(m trainedModel) []float64
-
-func elbo(m trainedModel) []float64 { return append(m.ELBO, m.Result.ImageELBO...) }
-
-func nll(m trainedModel) []float64 { return []float64{float64(m.Result.NLL)} }
-
-func annealedNLL(m trainedModel) (nlls []float64) {
-	for _, l := range m.Lower {
-		nlls = append(nlls, -l)
-	}
-	return nlls
+// statistics returns values of a model, in most cases one for each test image.
+var statistics = map[string]func(m trainedModel) []float64{
+	"NLL":  func(m trainedModel) []float64 { return []float64{float64(m.Result.NLL)} },
+	"ELBO": func(m trainedModel) []float64 { return append(m.ELBO, m.Result.ImageELBO...) },
+	"annealed NLL": func(m trainedModel) (nlls []float64) {
+		for _, lower := range m.Lower {
+			nlls = append(nlls, -lower)
+		}
+		return nlls
+	},
 }
 
 // readArms returns all arms. The key of an arm is the name of its file or folder and its own name, such as
@@ -72,10 +70,10 @@ func readArms(t *testing.T) map[string]arm {
 }
 
 // meanSD returns the mean of a statistic over models and images, and the standard deviation of the models' means.
-func (a arm) meanSD(of statistic) (mean, sd eval.Number) {
+func (a arm) meanSD(statistic string) (mean, sd eval.Number) {
 	var means []float64
 	for _, m := range a {
-		mean, _ := eval.MeanSE(of(m))
+		mean, _ := eval.MeanSE(statistics[statistic](m))
 		means = append(means, float64(mean))
 	}
 	return eval.MeanSD(means)
@@ -83,8 +81,9 @@ func (a arm) meanSD(of statistic) (mean, sd eval.Number) {
 
 // minus returns the mean difference in a statistic between the models of a and b with the same seed, and its standard
 // errors over seeds and over images. A standard error is NaN if there is only one seed or image.
-func (a arm) minus(b arm, of statistic) (mean, seedSE, imageSE eval.Number) {
+func (a arm) minus(b arm, statistic string) (mean, seedSE, imageSE eval.Number) {
 	var seeds []float64
+	of := statistics[statistic]
 	images := make([]float64, len(of(a[0])))
 	for _, m := range a {
 		x, y := of(m), of(b[slices.IndexFunc(b, func(n trainedModel) bool { return n.Seed == m.Seed })])
@@ -103,10 +102,9 @@ func (a arm) minus(b arm, of statistic) (mean, seedSE, imageSE eval.Number) {
 // Contrasts with an expected value were planned in expectations.txt, and must be significant.
 func TestContrastsMatchTheResults(t *testing.T) {
 	arms := readArms(t)
-	statistics := map[string]statistic{"NLL": nll, "ELBO": elbo, "annealed NLL": annealedNLL}
 	document.Rows(t, resultsREADME, "contrasts", 4, func(c []string) { // number, statistic, a − b, expected, mean, two errors
 		a, b, _ := strings.Cut(c[2], " − ")
-		mean, seedSE, imageSE := arms[a].minus(arms[b], statistics[c[1]])
+		mean, seedSE, imageSE := arms[a].minus(arms[b], c[1])
 		c[4], c[5], c[6] = fmt.Sprintf("%+.3f", mean), fmt.Sprintf("%.3f", seedSE), fmt.Sprintf("%.3f", imageSE)
 		file, _, _ := strings.Cut(a, "/")
 		se, critical := seedSE, map[string]float64{"joint": 4.315, "draws": 7.649}[file] // of t, at 5 % / number of contrasts
@@ -120,8 +118,8 @@ func TestContrastsMatchTheResults(t *testing.T) {
 	})
 }
 
-// in returns the sorted elements of values in those dimensions of z which the encoder of m uses (used = true) or does not
-// use. It uses a dimension if its KL divergence from the prior is above 0.2 nats. Each step may have values.
+// in returns the sorted elements of values in the used or the other dimensions of z. A dimension is used if the KL
+// divergence of the encoder of m from the prior is above 0.2 nats. Several steps may have values.
 func (m trainedModel) in(used bool, values []float64) (sorted []float64) {
 	for i, v := range values {
 		if used == (m.Result.KL[i%len(m.Result.KL)] > 0.2) {
@@ -156,7 +154,7 @@ func TestFlowOfTheTrainedModelMatchesTheResults(t *testing.T) {
 	document.Sentence(t, "../README.md", "moves z by %.1f to %.1f standard deviations of the encoder in each of the %d used dimensions",
 		moved[0], moved[len(moved)-1], len(moved))
 	retrained := arms["controls/encoder retrained without the flow"]
-	gain, _, imageSE := arms["controls/hvae"].minus(retrained, elbo)
+	gain, _, imageSE := arms["controls/hvae"].minus(retrained, "ELBO")
 	first, _ := eval.MeanSE(retrained[0].Result.ImageELBO[:200])
 	gap := arms["controls/trained: `hvae`"][0].Result.Lower - first // for the first 200 images
 	for _, page := range []string{resultsREADME, "../README.md"} {
@@ -167,19 +165,18 @@ func TestFlowOfTheTrainedModelMatchesTheResults(t *testing.T) {
 // Experiment 1: All models share one frozen decoder.
 func TestFrozenDecoderMatchesTheResults(t *testing.T) {
 	arms := readArms(t)
-	vae := arms["controls/flow of vae"][0]
-	bound, _ := arms["draws/start"].meanSD(elbo) // of vae.safetensors
-	lower, _ := arms["draws/start"].meanSD(annealedNLL)
+	bound, _ := arms["draws/start"].meanSD("ELBO") // of vae.safetensors
+	lower, _ := arms["draws/start"].meanSD("annealed NLL")
 	gap := -bound - lower
 	var shares []eval.Number // of the gap, in per cent
 	document.Rows(t, resultsREADME, "frozen", 1, func(c []string) {
 		for j, tempering := range []string{"none", "fixed", "free", "untied"} {
 			a := arms["flow/k"+c[0]+"-"+tempering]
-			gain, _, se := a.minus(arms["flow/k0"], elbo)
+			gain, _, se := a.minus(arms["flow/k0"], "ELBO")
 			shares = append(shares, 100*gain/gap)
 			c[1+j], c[5] = fmt.Sprintf("%+.3f ± %.3f", gain, se), fmt.Sprint(a[0].Eps0)
 			if j%2 == 0 { // none and free
-				eps := vae.in(true, a[0].Eps)
+				eps := arms["controls/flow of vae"][0].in(true, a[0].Eps)
 				c[6+j/2], c[8+j/2] = fmt.Sprintf("%.3f", median(eps)), fmt.Sprintf("%.3f", slices.Max(eps))
 			}
 		}
@@ -196,7 +193,7 @@ func TestTrainedArmsMatchTheResults(t *testing.T) {
 	for _, file := range []string{"joint", "draws"} {
 		document.Rows(t, resultsREADME, file, 1, func(c []string) { // arm, seeds, ELBO, annealed NLL, median ε
 			a := arms[file+"/"+strings.Trim(c[0], "`")]
-			c[1], c[2], c[3] = fmt.Sprint(len(a)), eval.PlusMinus(a.meanSD(elbo)), eval.PlusMinus(a.meanSD(annealedNLL))
+			c[1], c[2], c[3] = fmt.Sprint(len(a)), eval.PlusMinus(a.meanSD("ELBO")), eval.PlusMinus(a.meanSD("annealed NLL"))
 			var eps []float64
 			for _, m := range a {
 				eps = append(eps, m.Eps...)
@@ -208,13 +205,14 @@ func TestTrainedArmsMatchTheResults(t *testing.T) {
 		})
 	}
 	if runtime.GOARCH == "amd64" { // other machines fuse multiplications and additions, which changes the last digits
-		document.File(t, "results/joint.svg", plot.Panels(2, jointChart("ELBO", arms, elbo), jointChart("annealed NLL", arms, annealedNLL)))
+		document.File(t, "results/joint.svg", plot.Panels(2, jointChart("ELBO", arms), jointChart("annealed NLL", arms)))
 	}
 }
 
 // jointChart plots a statistic, averaged over seeds, against K. It shifts each series, so that no point hides another.
-func jointChart(name string, arms map[string]arm, of statistic) plot.Chart {
-	chart := plot.Chart{Title: name, XLabel: "K", YLabel: name + " ± s.d. over seeds (nats)", XTicks: []float64{1, 10, 15, 20}}
+func jointChart(statistic string, arms map[string]arm) plot.Chart {
+	chart := plot.Chart{Title: statistic, XLabel: "K", XTicks: []float64{1, 10, 15, 20}}
+	chart.YLabel = statistic + " ± s.d. over seeds (nats)"
 	for i, s := range []struct {
 		label string
 		arms  map[float64]string // by K
@@ -227,7 +225,7 @@ func jointChart(name string, arms map[string]arm, of statistic) plot.Chart {
 		{"free, one seed", map[float64]string{1: "k1-free", 10: "k10-free", 15: "k15-free", 20: "k20-free"}, 1},
 	} {
 		for _, K := range slices.Sorted(maps.Keys(s.arms)) {
-			mean, sd := arms["joint/"+s.arms[K]][:s.seeds].meanSD(of)
+			mean, sd := arms["joint/"+s.arms[K]][:s.seeds].meanSD(statistic)
 			chart.Add(s.label, plot.Line, K+0.45*float64(i-2), float64(mean), float64(sd))
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -37,13 +36,9 @@ func TestFiguresMatchTheirRuns(t *testing.T) {
 	differences, budget := figures(summaries(append(published(), storedResults(t, "full")...)))
 	document.File(t, "results/full/table1.svg", differences)
 	document.File(t, "results/full/budget.svg", budget)
-	const run = "results/fixed-validation-noise/vae-85547/" + metricsFile
-	all, err := readMetrics(run)
+	all, err := readMetrics("results/fixed-validation-noise/vae-85547/" + metricsFile)
 	noError(t, err)
 	document.File(t, "pictures/curve.svg", curve(model.Defaults().Config, "mnist", all))
-	if !bytes.Equal(encodeMetrics(all), read(t, run)) {
-		t.Error("the metrics differ from the file after reading and writing")
-	}
 }
 
 // The table of runs has the lines of the table command for our runs and for the published rows of results/full.
