@@ -168,13 +168,27 @@ func TestBlocksOfImagesFitIntoTheCache(t *testing.T) {
 	}
 }
 
-// Initially, s·Π α_k must be 1 for each kind of tempering, where s is the standard deviation of ρ₀. Free and untied
-// tempering must start at α_k = 0.9, and fixed tempering must start at s = 1/√β₀ = √1.5.
-func TestTemperingStartsTied(t *testing.T) {
+// Initially, ε must be 0.2, and s·Π α_k must be 1 for each kind of tempering, where s is the standard deviation of ρ₀. Free
+// and untied tempering must start at α_k = 0.9, and fixed tempering at s = 1/√β₀ = √1.5. Then the test changes ε in three
+// steps and three dimensions.
+func TestSummaryOfTheFlow(t *testing.T) {
 	for tempering, alpha := range map[string]float64{"fixed": 1 / math.Sqrt(1.5), "free": 0.729, "untied": 0.729} {
-		f := New[float32](Config{Kind: "hvae", K: 3, Tempering: tempering, Latent: 2}, 0, 1).FlowSummary()
-		if !(math.Abs(f.Eps-0.2) < 1e-6 && math.Abs(f.Alpha-alpha) < 1e-6 && math.Abs(f.Alpha*f.MomentumSD-1) < 1e-6) {
-			t.Errorf("%s tempering starts at %+v, want ε = 0.2, Π α_k = %.3f and s·Π α_k = 1", tempering, f, alpha)
+		n := New[float32](Config{Kind: "hvae", K: 3, Tempering: tempering, VaryEps: true, Latent: 3}, 0, 1)
+		summary := func() (numbers map[string]float64) { // as in metrics.jsonl
+			b, _ := json.Marshal(Metrics{FlowSummary: n.FlowSummary()})
+			json.Unmarshal(b, &numbers)
+			return numbers
+		}
+		f := summary()
+		for i, eps := range []float64{0.3, 0.1, 0.25, 0.15, 0.45, 0.2, 0.4, 0.05, 0.35} {
+			n.params[2*layers].Value.Data[i] = float32(hvae.Unconstrain(eps, 0, maxEps))
+		}
+		g := summary()
+		got := []float64{f["eps"], f["eps_max"], f["alpha"], f["alpha"] * f["momentum_sd"], g["eps"], g["eps_max"]}
+		for i, want := range []float64{0.2, 0.2, alpha, 1, 0.25, 0.45} {
+			if !(math.Abs(got[i]-want) < 1e-6) {
+				t.Errorf("%s tempering starts at %v and changes to %v; number %d must be %v", tempering, f, g, i, want)
+			}
 		}
 	}
 }
@@ -211,43 +225,23 @@ func TestLogBernoulliIsAccurateForExtremeLogits(t *testing.T) {
 	}
 }
 
-// The test sets ε = 0.05, 0.1, …, 0.45 in three leapfrog steps and three dimensions, in another order.
-func TestMetricsHaveTheMedianAndTheLargestStepSize(t *testing.T) {
-	n := New[float32](Config{Kind: "hvae", K: 3, Tempering: "none", VaryEps: true, Latent: 3}, 0, 1)
-	for i, eps := range []float64{0.3, 0.1, 0.25, 0.15, 0.45, 0.2, 0.4, 0.05, 0.35} {
-		n.params[2*layers].Value.Data[i] = float32(hvae.Unconstrain(eps, 0, maxEps))
-	}
-	var got map[string]float64
-	b, err := json.Marshal(Metrics{FlowSummary: n.FlowSummary()})
-	if err == nil {
-		err = json.Unmarshal(b, &got)
-	}
-	if err != nil || !(math.Abs(got["eps"]-0.25) < 1e-6 && math.Abs(got["eps_max"]-0.45) < 1e-6) {
-		t.Errorf("the metrics are %s (error %v), want eps = 0.25 and eps_max = 0.45", b, err)
-	}
-}
-
-// In this test, the validation ELBO increases until the best epoch, stays the same for one epoch, and then drops.
 func TestTrainingEndsPatienceEpochsAfterTheFirstBest(t *testing.T) {
-	const patience = 2
-	for best := 1; best <= 3; best++ {
+	for _, c := range []struct {
+		elbos []float64 // of the validation images after each epoch
+		best  int
+		why   string // part of the reason; empty if training has not ended
+	}{
+		{nil, 0, ""}, {[]float64{-9}, 1, ""}, {[]float64{-9, -8, -20}, 2, ""},
+		{[]float64{-8, -8}, 1, ""}, {[]float64{-8, -8, -20}, 1, "-patience"}, {[]float64{-9, -8, -20, -8}, 2, "-patience"},
+		{[]float64{-9, -8, -7, -6, -5}, 5, "-epochs"},
+	} {
 		var all []Metrics
-		for epoch := 1; epoch <= best+patience; epoch++ {
-			m := Metrics{Epoch: epoch, ValELBO: -10 + float64(min(epoch, best))}
-			if epoch > best+1 {
-				m.ValELBO = -20
-			}
-			all = append(all, m)
-			why := Ended(all, 100, patience)
-			if got := Best(all).Epoch; got != min(best, epoch) || (why != "") != (epoch == best+patience) {
-				t.Errorf("after epoch %d, the best epoch is %d and training has ended %q; want the best epoch %d", epoch, got, why, min(best, epoch))
-			}
+		for i, elbo := range c.elbos {
+			all = append(all, Metrics{Epoch: i + 1, ValELBO: elbo})
 		}
-		if why := Ended(all, len(all), 100); !strings.Contains(why, "-epochs") {
-			t.Errorf("after the last epoch, training has ended %q", why)
+		why := Ended(all, 5, 2)
+		if (why == "") != (c.why == "") || !strings.Contains(why, c.why) || all != nil && Best(all).Epoch != c.best {
+			t.Errorf("after epochs with ELBOs %v, training has ended %q; want %q and the best epoch %d", c.elbos, why, c.why, c.best)
 		}
-	}
-	if why := Ended(nil, 1, 1); why != "" {
-		t.Errorf("before the first epoch, training has ended %q", why)
 	}
 }
