@@ -198,8 +198,8 @@ func TestFiguresMatchTheResults(t *testing.T) {
 	}
 }
 
-// The pages show stored results. The missing evidence is log p(D) at maximum likelihood minus log p(D) at the estimate. A
-// chained run starts from the result for the previous dataset.
+// The pages show stored results. The missing evidence is log p(D) at maximum likelihood minus log p(D) at the estimate.
+// A chained run starts from the result for the previous dataset.
 func TestREADMEMatchesTheResults(t *testing.T) {
 	type row struct {
 		model.Outcome

@@ -35,7 +35,7 @@ func TestREADMEShowsTheTableOfTwoModes(t *testing.T) {
 	if status != 0 {
 		t.Fatalf("status %d, stderr %q", status, stderr)
 	}
-	document.Part(t, "README.md", "two modes", "```\n"+stdout+"```\n")
+	document.Part(t, "README.md", "two modes", func(string) string { return "```\n" + stdout + "```\n" })
 }
 
 func TestSummaryOfDraws(t *testing.T) {

@@ -38,15 +38,9 @@ func File(t *testing.T, name string, want []byte) {
 	}
 }
 
-// Part checks that the part of a page with the given name is equal to text. A part is between the comment lines
-// <!-- name --> and <!-- end -->.
-func Part(t *testing.T, page, name, text string) {
-	t.Helper()
-	part(t, page, name, func(string) string { return text })
-}
-
-// part checks a part of a page. The function compute gets the text of the part and returns the correct text.
-func part(t *testing.T, page, name string, compute func(text string) string) {
+// Part checks the part of a page between the lines <!-- name --> and <!-- end -->. The function compute gets the text of
+// the part and returns the correct text.
+func Part(t *testing.T, page, name string, compute func(text string) string) {
 	t.Helper()
 	begin, end := "<!-- "+name+" -->\n", "<!-- end -->\n"
 	before, rest, begins := strings.Cut(read(t, page), begin)
@@ -62,7 +56,7 @@ func part(t *testing.T, page, name string, compute func(text string) string) {
 // replaces the hyphen of each negative number by a minus sign.
 func Rows(t *testing.T, page, name string, labels int, fill func(cells []string)) {
 	t.Helper()
-	part(t, page, name, func(text string) string {
+	Part(t, page, name, func(text string) string {
 		lines := strings.SplitAfter(text, "\n")
 		for i := 2; i < len(lines)-1; i++ {
 			cells := strings.Split(strings.Trim(lines[i], "|\n"), "|")

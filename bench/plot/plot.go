@@ -152,7 +152,7 @@ func (s Series) draw(b, markers *bytes.Buffer, n int, xs, ys []float64, x, y axi
 	case Thin:
 		colour, pen = "#b0b0b0", `stroke-width="1"`
 	}
-	if n%2 == 0 { // so that a filled and an open marker at the same point are both visible
+	if n%2 == 0 { // every second marker is filled, so that two markers at the same point are both visible
 		fill = colour
 	}
 	var line, bars, points strings.Builder
@@ -212,7 +212,6 @@ func (a axis) scale(v float64) float64 {
 // at returns the pixel coordinate of v. The result is infinite or NaN if the axis cannot show v.
 func (a axis) at(v float64) float64 { return a.from + (a.scale(v)-a.min)/(a.max-a.min)*(a.to-a.from) }
 
-// label returns the text of a tick.
 func (a axis) label(v float64) string {
 	if a.powers {
 		return fmt.Sprint("10", superscript.Replace(fmt.Sprint(math.Round(math.Log10(v)))))
@@ -238,7 +237,7 @@ func newAxis(logarithmic bool, ticks, values []float64) axis {
 	if a.min > a.max { // no values
 		a.min, a.max = 0, 1
 	}
-	margin := cmp.Or(0.045*(a.max-a.min), max(0.5, 1e-15*math.Abs(a.min))) // the second operand if there is only one value
+	margin := cmp.Or(0.045*(a.max-a.min), max(0.5, 1e-15*math.Abs(a.min))) // the latter for a single value
 	a.min, a.max = a.min-margin, a.max+margin
 	switch {
 	case ticks != nil:

@@ -139,7 +139,7 @@ var (
 )
 
 // load returns the images of a file in the folder. If the file is missing, load downloads it, unless the folder contains
-// something else than MNIST, because this may be another dataset whose files have other names.
+// other files than MNIST's, because they may be a dataset whose files have other names.
 func (f file) load(ctx context.Context, folder string, stderr io.Writer) (images Images, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -52,7 +52,8 @@ func folder(t *testing.T, files map[string][]byte) (path string) {
 	return path
 }
 
-// In all tests, idx(9) and idx(2), which contain nine and two images, are accepted as MNIST's training and test files. Files are small.
+// In all tests, idx(9) and idx(2), which contain nine and two images, are accepted as MNIST's training and test files,
+// and files of more than 100,000 bytes are refused.
 func init() {
 	trainFile.digest, testFile.digest = digestOf(idx(9)), digestOf(idx(2))
 	mnistDigest = digestOf(append(idx(9), idx(2)...))

@@ -91,8 +91,8 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	}
 }
 
-// All reverse paths must end at z, the draw from the posterior that importance was given. Without a flow, a path is a
-// single point, so p̂ must be p(x, z)/q(z|x) for each path.
+// All reverse paths must end at z, an exact draw from the posterior. This VAE has no flow, so each path is a single point,
+// which must be z, and each path must have p̂ = p(x, z)/q(z|x).
 func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 	x, z := Simulate(checkpoint(vae), random.Stream(1, "image"))
 	e := &estimator{model: checkpoint(vae), Options: Options{Samples: 50}}

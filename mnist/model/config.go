@@ -18,7 +18,7 @@ type Config struct {
 	VaryEps   bool   `json:"vary-eps"`  // whether each leapfrog step has separate step sizes ε
 	Latent    int    `json:"latent"`    // ℓ, the number of latent dimensions
 
-	Draws      int  `json:"draws"`      // L, draws per image in Network.ELBO; 0 for one draw or, for a VAE, VAEBound
+	Draws      int  `json:"draws"`      // L, draws per image in Graph.ELBO; 0 for one draw or, for a VAE, VAEBound
 	Importance bool `json:"importance"` // whether the bound is the logarithm of the mean of p̂
 
 	Eps   float64 `json:"eps"`   // initial ε of the flow; 0 for the default value

@@ -52,7 +52,6 @@ func (p *param[T]) order() []int {
 	return order
 }
 
-// dense appends the parameters of a dense layer.
 func (n *Network[T]) dense(name string, out, in int) (weight, bias *param[T]) {
 	weight = n.add(name+".weight", 0, 1/math.Sqrt(float64(out+in)), out, in)
 	return weight, n.add(name+".bias", 0, 0, out)
@@ -84,7 +83,7 @@ const (
 	hidden   = 450             // size of the output of encoder.hidden and of decoder.hidden
 )
 
-// A Network holds the parameters of a model. The methods On and Const return the functions that they define.
+// A Network holds the parameters of a model. The methods On and Const return a Graph, which computes with them.
 type Network[T linalg.Float] struct {
 	Config Config
 	params []*param[T] // in the order of their tensors in a checkpoint: encoder, decoder, flow

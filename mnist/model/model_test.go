@@ -168,9 +168,9 @@ func TestBlocksOfImagesFitIntoTheCache(t *testing.T) {
 	}
 }
 
-// Initially, ε must be 0.2, and s·Π α_k must be 1 for each kind of tempering, where s is the standard deviation of ρ₀. Free
-// and untied tempering must start at α_k = 0.9, and fixed tempering at s = 1/√β₀ = √1.5. Then the test changes ε in three
-// steps and three dimensions.
+// At first, ε must be 0.2, and s·Π α_k must be 1 for each kind of tempering, where s is the standard deviation of ρ₀.
+// Free and untied tempering must start at α_k = 0.9, and fixed tempering at s = 1/√β₀ = √1.5. Then the test sets ε to
+// other values in three steps and three dimensions.
 func TestSummaryOfTheFlow(t *testing.T) {
 	for tempering, alpha := range map[string]float64{"fixed": 1 / math.Sqrt(1.5), "free": 0.729, "untied": 0.729} {
 		n := New[float32](Config{Kind: "hvae", K: 3, Tempering: tempering, VaryEps: true, Latent: 3}, 0, 1)

@@ -53,7 +53,6 @@ func (g *Graph[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
 	return f
 }
 
-// dense applies the dense layer with the given name.
 func (g *Graph[T]) dense(name string, x *ad.Var[T]) *ad.Var[T] {
 	return ad.Affine(g.variables[name+".weight"], x, g.variables[name+".bias"])
 }
