@@ -288,6 +288,48 @@ func TestDerivativesOfPairsOfOperations(t *testing.T) {
 	}
 }
 
+// views returns an operation that applies 12 random operations to a [4×3] matrix and to their results: nested views,
+// stacks, paddings, sums and broadcasts. It returns all results as one column. The adjoints of many of these variables
+// share memory.
+func views(seed uint64) operation {
+	return operation{name: fmt.Sprintf("views with seed %d", seed), f: func(x []variable) variable {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		all, column := []variable{x[0]}, Reshape(x[0], 12, 1)
+		for range 12 {
+			y, b := all[rng.IntN(len(all))], all[rng.IntN(len(all))]
+			rows, cols := y.Rows(), y.Cols()
+			same := y.Value.Shape() == b.Value.Shape()
+			switch kind := rng.IntN(8); {
+			case kind <= 1:
+				lo := rng.IntN(rows)
+				y = RowRange(y, lo, lo+1+rng.IntN(rows-lo))
+			case kind == 2:
+				y = Reshape(y, cols, rows)
+			case kind == 3 && cols == b.Cols() && rows+b.Rows() < 12:
+				y = Stack(y, b)
+			case kind == 4:
+				zeros := y.tape.Fill(1, cols, 0)
+				y = Stack(Stack(zeros, y), zeros)
+			case kind == 5 && same:
+				y = Add(y, b)
+			case kind == 6 && same:
+				y = Sub(Scale(y, 2), b)
+			case kind == 7:
+				y = BroadcastTo(SumTo(y, rows, 1), rows, 2)
+			}
+			all, column = append(all, y), Stack(column, Reshape(y, len(y.Value.Data), 1))
+		}
+		return column
+	}}
+}
+
+func TestDerivativesOfNestedViews(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 1))
+	for seed := range uint64(200) {
+		(&problem{operation: views(seed)}).check(t, rng, sh(4, 3))
+	}
+}
+
 func TestDerivativesOfAnyOrder(t *testing.T) {
 	const x0 = 0.4
 	e, th := math.Exp(x0), math.Tanh(x0)

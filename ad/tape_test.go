@@ -74,6 +74,44 @@ func TestBackwardOverwritesItsDestinations(t *testing.T) {
 	}
 }
 
+func TestContributionsAreNotOverwritten(t *testing.T) {
+	// A differentiation rule may pass any variable to Accumulate, such as an operand or a view of the adjoint, even
+	// several times. Later additions to the same adjoint must not change the variable that was passed.
+	var tape Tape[float64]
+	a, b := linalg.New[float64](2, 3), linalg.New[float64](2, 3)
+	for i := range a.Data {
+		a.Data[i], b.Data[i] = float64(i+1), float64(10*i)
+	}
+	x, z := tape.Leaf(a), tape.Leaf(b)
+	u, v := Scale(x, 1), Scale(z, 1)
+	squares := Add(Square(u), Square(v)) // recorded earlier, so its differentiation rules run after the rule below
+	F := Add(squares, addWithRule(func(s *Sweep[float64], y, ybar variable) {
+		view, triple := Reshape(Reshape(ybar, 1, 6), 2, 3), Scale(ybar, 3)
+		for _, g := range []variable{v, view, triple, y} {
+			s.Accumulate(u, g)
+		}
+		for _, g := range []variable{y, triple, view, u} {
+			s.Accumulate(v, g)
+		}
+	}, u, v))
+	values := slices.Concat(u.Value.Data, v.Value.Data)
+	for sweep, g := range map[string][]matrix{
+		"Grad":     {Grad(F, x).Value, Grad(F, z).Value},
+		"Backward": Backward(nil, F, x, z),
+	} {
+		for i := range a.Data {
+			a, b := a.Data[i], b.Data[i]
+			wantA, wantB := 2*a+b+1+3+(a+b), 2*b+(a+b)+3+1+a // the squares contribute 2a and 2b
+			if p, q := g[0].Data[i], g[1].Data[i]; p != wantA || q != wantB {
+				t.Errorf("%s: elements %d of the gradients are %v and %v, want %v and %v", sweep, i, p, q, wantA, wantB)
+			}
+		}
+	}
+	if !slices.Equal(slices.Concat(u.Value.Data, v.Value.Data), values) {
+		t.Error("the value of an operand has changed")
+	}
+}
+
 // The rule of Add may reuse the matrix of ȳ as the adjoint of the first operand, but not if the caller requested ȳ:
 // later contributions to the adjoint of the operand would change ȳ.
 func TestAdjointsOfRequestedIntermediateResults(t *testing.T) {
@@ -105,12 +143,23 @@ func TestEmptyMatrices(t *testing.T) {
 	}
 }
 
-func TestValuesOfMeanAndDot(t *testing.T) {
-	// A wrong factor in Mean or Dot changes values and derivatives alike, so tests of derivatives do not detect it.
+func TestValuesOfReductionsAndViews(t *testing.T) {
+	// A wrong factor in Mean or Dot, or a wrong order of rows, changes values and derivatives alike, so tests of
+	// derivatives do not detect it.
 	var tape Tape[float64]
 	x, y := tape.Const(linalg.Of(2, 3, []float64{1, 2, 3, 4, 5, 9})), tape.Const(linalg.Of(2, 1, []float64{10, 100}))
-	if mean, dot := Mean(x).Scalar(), Dot(x, y).Scalar(); mean != 4 || dot != 60+1800 {
-		t.Errorf("Mean = %v and Dot = %v, want 4 and 1860", mean, dot)
+	for name, c := range map[string]struct {
+		got  variable
+		want []float64
+	}{
+		"Mean(x)":            {Mean(x), []float64{4}},
+		"Dot(x, y)":          {Dot(x, y), []float64{60 + 1800}},
+		"Stack(x, row of x)": {Stack(x, RowRange(x, 1, 2)), []float64{1, 2, 3, 4, 5, 9, 4, 5, 9}},
+		"Reshape(x, 3, 2)":   {RowRange(Reshape(x, 3, 2), 1, 3), []float64{3, 4, 5, 9}},
+	} {
+		if !slices.Equal(c.got.Value.Data, c.want) {
+			t.Errorf("%s is %v, want %v", name, c.got.Value.Data, c.want)
+		}
 	}
 }
 
