@@ -1,7 +1,6 @@
 package linalg
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -192,11 +191,11 @@ func TestElementwiseOperationsAndSumsMatchTheirFormulas(t *testing.T) {
 
 func testOperations[T Float](t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	special := []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1)}
-	operand := func(s Shape) Matrix[T] { // half of the operands contain up to three special values
+	special := []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 800, -800} // e⁸⁰⁰ is infinite
+	operand := func(s Shape) Matrix[T] {                                                         // half of the operands contain up to three special values
 		m := eighths[T](rng, s)
 		for range rng.IntN(2) * rng.IntN(4) * min(1, len(m.Data)) {
-			m.Data[rng.IntN(len(m.Data))] = T(special[rng.IntN(4)])
+			m.Data[rng.IntN(len(m.Data))] = T(special[rng.IntN(len(special))])
 		}
 		return m
 	}
@@ -249,32 +248,6 @@ func testOrder[T Float](t *testing.T) {
 		MulSum(want, a, b)
 		Add(want, want, start)
 		compare(t, dot, want, 0, "AddMulSum", a, b)
-	}
-}
-
-func TestSoftplusAndSigmoidNeverOverflow(t *testing.T) {
-	onEachLevel(t, testTails[float32], testTails[float64])
-}
-
-func testTails[T Float](t *testing.T) {
-	inf, at44, below44, tolerance := math.Inf(1), math.Exp(-44), math.Exp(-44.5), 1e-15
-	if _, single := any(T(0)).(float32); single {
-		below44, tolerance = 0, 3e-7 // see Softplus
-	}
-	for _, c := range []struct{ x, softplus, sigmoid float64 }{
-		{0, math.Ln2, 0.5},
-		{800, 800, 1},
-		{-800, 0, 0},
-		{40, 40, 1},
-		{-44, at44, at44},
-		{-44.5, below44, below44},
-		{inf, inf, 1},
-		{-inf, 0, 0},
-	} {
-		x, want := Column(T(c.x), T(c.x)), Column(T(c.softplus), T(c.sigmoid))
-		Softplus(x.RowRange(0, 1), x.RowRange(0, 1))
-		Sigmoid(x.RowRange(1, 2), x.RowRange(1, 2))
-		compare(t, x, want, tolerance, fmt.Sprintf("Softplus and Sigmoid of %v", c.x))
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"hvae/linalg"
 	"hvae/linalg/random"
 )
 
@@ -72,23 +71,4 @@ func TestColumnsOfABatchHaveSeparateStreams(t *testing.T) {
 	if a.Uint64() != b.Uint64() {
 		t.Error("two streams with the same key and the same column differ")
 	}
-}
-
-func TestFillNormalHasNormalMoments(t *testing.T) {
-	const n = 200000
-	m := linalg.New[float64](2, n/2)
-	random.FillNormal(random.Stream(1, "normal"), m)
-	moment := func(k float64, want, variance float64) {
-		sum := 0.0
-		for _, v := range m.Data {
-			sum += math.Pow(v, k)
-		}
-		if z := (sum/n - want) / math.Sqrt(variance/n); !(math.Abs(z) <= 4.5) {
-			t.Errorf("E[x^%v] = %v, want %v (z = %.1f)", k, sum/n, want, z)
-		}
-	}
-	moment(1, 0, 1)
-	moment(2, 1, 2)
-	moment(3, 0, 15)
-	moment(4, 3, 96)
 }

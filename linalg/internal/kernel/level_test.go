@@ -6,18 +6,6 @@ import (
 	"testing"
 )
 
-func TestAllLevelsExceptNoneUseSIMD(t *testing.T) {
-	OnEachLevel(func(name string) {
-		simd := name != "none"
-		if simd32[float32]() != simd || simd64[float64]() != simd {
-			t.Errorf("level %s: simd32[float32] and simd64[float64] must return %v", name, simd)
-		}
-		if simd32[float64]() || simd64[float32]() {
-			t.Errorf("level %s: simd32[float64] and simd64[float32] must return false", name)
-		}
-	})
-}
-
 func TestHVAESIMDSelectsTheLevel(t *testing.T) {
 	intel, older := []int{levelNone, levelAVX2, levelAVX512}, []int{levelNone, levelAVX2}
 	arm, other := []int{levelNone, levelNEON}, []int{levelNone}
