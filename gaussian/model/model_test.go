@@ -92,7 +92,7 @@ func TestOutcomeDependsOnTheNumberOfDraws(t *testing.T) {
 }
 
 // log p̂ must be log p(x, z_K) + log N(ρ_K|0, I) + ℓ log(Π α_k) − log q⁰(z₀) − log N(ρ₀|0, s²I), where ℓ = 2 and s is
-// the standard deviation of ρ₀. The first leapfrog step must satisfy z₁ = z₀ + ε(ρ₀ − ½ε ∇U(z₀)).
+// the standard deviation of ρ₀.
 func TestTwoModesDrawsFollowAlgorithm1(t *testing.T) {
 	logNormal := func(x, y, sd float64) float64 { return -(x*x+y*y)/(2*sd*sd) - math.Log(2*math.Pi*sd*sd) }
 	for _, f := range []TwoModesFlow{
@@ -101,26 +101,18 @@ func TestTwoModesDrawsFollowAlgorithm1(t *testing.T) {
 		{Tempering: "untied", PriorSD: 1.5, MomentumSD: 2.5, InvSqrtBeta0: 9, StepSize: 0.1, K: 1},
 	} {
 		var tape ad.Tape[float64]
-		flow, sample := f.Draw(&tape, 100, random.Stream(1, "paths"))
-		path := flow.Path(sample.Start)
+		_, sample := f.Draw(&tape, 100, random.Stream(1, "paths"))
 		for i, got := range sample.LogEstimate().Value.Data {
 			at := func(v *ad.Var[float64]) (x, y float64) { return v.Value.At(0, i), v.Value.At(1, i) }
-			x0, y0 := at(path[0].Z)
-			x1, y1 := at(path[1].Z)
-			x, y := at(path[f.K].Z)
-			rhoX0, rhoY0 := at(path[0].Rho)
-			rhoX, rhoY := at(path[f.K].Rho)
+			x0, y0 := at(sample.Start.Z)
+			x, y := at(sample.End.Z)
+			rhoX0, rhoY0 := at(sample.Start.Rho)
+			rhoX, rhoY := at(sample.End.Rho)
 			logJoint := math.Log(math.Exp(logNormal(x+3, y, 0.5))/2 + math.Exp(logNormal(x-3, y, 0.5))/2)
 			want := logJoint + logNormal(rhoX, rhoY, 1) - 2*math.Log(f.InvSqrtBeta0) -
 				logNormal(x0+3, y0, f.PriorSD) - logNormal(rhoX0, rhoY0, f.MomentumSD)
-			if !(math.Abs(got-want) <= 1e-8) || len(path) != f.K+1 {
-				t.Errorf("%v: log p̂ of draw %d of %d steps is %v, want %v", f, i, len(path)-1, got, want)
-			}
-			right := 1 / (1 + math.Exp(-24*x0)) // posterior probability of the right mode
-			errX := x1 - x0 - f.StepSize*(rhoX0-f.StepSize/2*4*(x0+3-6*right))
-			errY := y1 - y0 - f.StepSize*(rhoY0-f.StepSize/2*4*y0)
-			if !(math.Abs(errX)+math.Abs(errY) <= 1e-12) {
-				t.Errorf("%v: z₁ of draw %d is wrong by %v and %v", f, i, errX, errY)
+			if !(math.Abs(got-want) <= 1e-8) {
+				t.Errorf("%v: log p̂ of draw %d is %v, want %v", f, i, got, want)
 			}
 		}
 	}
