@@ -243,8 +243,18 @@ func (p *problem) check(t *testing.T, rng *rand.Rand, shapes []linalg.Shape) {
 func TestDerivativesOfEveryOperationAgainstFiniteDifferences(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	for _, op := range operations() {
+		again := op // each operand already has an adjoint when the rule of op runs
+		again.name += " + means"
+		again.f = func(x []variable) variable {
+			y := op.f(x)
+			for _, v := range x {
+				y = Add(y, Mean(v))
+			}
+			return y
+		}
 		for _, shapes := range op.shapes {
 			(&problem{operation: op}).check(t, rng, shapes)
+			(&problem{operation: again}).check(t, rng, shapes)
 		}
 	}
 }

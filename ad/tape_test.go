@@ -332,6 +332,7 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 	var tape, other Tape[float64]
 	stale := tape.Leaf(linalg.New[float64](2, 3))
 	tape.Reset()
+	other.Reset() // so that both tapes have been reset equally often
 	x, y, c := tape.Leaf(linalg.New[float64](2, 3)), other.Leaf(linalg.New[float64](2, 3)), other.Fill(2, 3, 0)
 	squares, tall := Square(x), tape.Fill(3, 2, 0)
 	check := func(want string, f func()) {
@@ -372,6 +373,7 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 	}{
 		{old, func() { Add(x, stale) }},
 		{old, func() { Exp(stale) }},
+		{old, func() { stale.Scalar() }},
 		{foreign + "; to use its value", func() { MulAdd(x, x, y) }},
 		{foreign, func() { Add(x, c) }},
 		{foreign, func() { Add(c, x) }},
