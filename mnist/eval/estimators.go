@@ -24,12 +24,9 @@ type estimator struct {
 
 // An estimate holds the results for one image in one run. A result that Options does not select is zero.
 type estimate struct {
-	forward, reverse hvae.Evidence // from importance sampling; reverse.Log is an upper bound
-	annealed         bounds
+	forward, reverse         hvae.Evidence // from importance sampling; reverse.Log is an upper bound
+	lower, upper, acceptance float64       // from annealed importance sampling; upper is NaN unless the image is simulated
 }
-
-// bounds are the results of annealed importance sampling. The upper bound is NaN unless the image is simulated.
-type bounds struct{ lower, upper, acceptance float64 }
 
 // estimate returns the estimate for an image in a run.
 func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, image int) (r estimate, err error) {
@@ -46,7 +43,7 @@ func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, imag
 		r.reverse, err = e.importance(ctx, t, x, z, stream("mnist eval reverse"))
 	}
 	if err == nil && e.Chains > 0 {
-		r.annealed, err = e.annealed(ctx, x, z, run, image)
+		err = e.anneal(ctx, &r, x, z, run, image)
 	}
 	return r, err
 }
@@ -102,24 +99,24 @@ func (e *estimator) importance(ctx context.Context, t *ad.Tape[float32], x, z ma
 	return hvae.ReverseEstimate(logs, e.Samples), nil
 }
 
-// annealed returns bounds on log p(x) from annealed importance sampling for image x [784×1]. If z is not empty, it must
-// be an exact draw [ℓ×1] from the posterior.
-func (e *estimator) annealed(ctx context.Context, x, z matrix, run, image int) (b bounds, err error) {
+// anneal sets the results of annealed importance sampling for image x [784×1]. If z is not empty, it must be an exact
+// draw [ℓ×1] from the posterior.
+func (e *estimator) anneal(ctx context.Context, r *estimate, x, z matrix, run, image int) error {
 	repeated := func(m matrix) matrix { return ad.Repeat(new(ad.Tape[float32]).Const(m), e.Chains).Value }
 	ais := e.sampler(repeated(x))
 	end, logs, err := ais.Forward(ctx, e.streams(e.Chains, "mnist ais forward", run, image))
 	if err != nil {
-		return b, err
+		return err
 	}
-	b = bounds{hvae.ImportanceEstimate(logs).Log, math.NaN(), end.Acceptance}
+	r.lower, r.upper, r.acceptance = hvae.ImportanceEstimate(logs).Log, math.NaN(), end.Acceptance
 	if z.Cols == 0 {
-		return b, nil
+		return nil
 	}
 	_, logs, err = ais.Reverse(ctx, repeated(z), e.streams(e.Chains, "mnist ais reverse", run, image))
 	if err == nil {
-		b.upper = hvae.ReverseEstimate(logs, e.Chains).Log
+		r.upper = hvae.ReverseEstimate(logs, e.Chains).Log
 	}
-	return b, err
+	return err
 }
 
 // encode returns the mean and the standard deviation [ℓ×n] of the variational prior for images x [784×n].

@@ -154,12 +154,12 @@ func summarise(o Options, estimates []estimate) (e Evaluation, err error) {
 	}
 	if o.Chains > 0 {
 		e.Method, e.Steps, e.Chains = "ais", o.Steps, o.Chains
-		e.ImageLower = means(images, func(x estimate) float64 { return x.annealed.lower })
+		e.ImageLower = means(images, func(x estimate) float64 { return x.lower })
 		e.Lower, e.LowerSE = MeanSE(e.ImageLower)
-		e.Upper, e.UpperSE = overImages(func(x estimate) float64 { return x.annealed.upper })
-		e.Gap, e.GapSE = overImages(func(x estimate) float64 { return x.annealed.upper - x.annealed.lower })
-		e.Missed, e.MissedSE = overImages(func(x estimate) float64 { return x.annealed.lower - x.forward.Log })
-		e.Acceptance, _ = overImages(func(x estimate) float64 { return x.annealed.acceptance })
+		e.Upper, e.UpperSE = overImages(func(x estimate) float64 { return x.upper })
+		e.Gap, e.GapSE = overImages(func(x estimate) float64 { return x.upper - x.lower })
+		e.Missed, e.MissedSE = overImages(func(x estimate) float64 { return x.lower - x.forward.Log })
+		e.Acceptance, _ = overImages(func(x estimate) float64 { return x.acceptance })
 	}
 	bounds := e.Lower + e.ReverseUpper
 	if o.Set == nil {

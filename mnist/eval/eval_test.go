@@ -85,8 +85,7 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 		backward[i] = -l
 	}
 	lower, upper := mean(forward), -mean(backward)
-	b := got.annealed
-	if !(math.Abs(b.lower-lower) <= 1e-9 && math.Abs(b.upper-upper) <= 1e-9) || b.acceptance != end.Acceptance {
+	if !(math.Abs(got.lower-lower) <= 1e-9 && math.Abs(got.upper-upper) <= 1e-9) || got.acceptance != end.Acceptance {
 		t.Errorf("the estimate is %+v, want the bounds %v and %v and the acceptance %v", got, lower, upper, end.Acceptance)
 	}
 }
@@ -112,7 +111,7 @@ func TestReversePathsEndAtTheExactDraw(t *testing.T) {
 func TestStatisticsAreOverRunsAndImages(t *testing.T) {
 	of := func(elbo, log, shape, reverse, lower, upper, acceptance float64) estimate {
 		forward := hvae.Evidence{ELBO: elbo, Log: log, TailShape: shape, Draws: 100, Diverged: 2}
-		return estimate{forward, hvae.Evidence{Log: reverse, Diverged: 1}, bounds{lower, upper, acceptance}}
+		return estimate{forward, hvae.Evidence{Log: reverse, Diverged: 1}, lower, upper, acceptance}
 	}
 	got, err := summarise(Options{N: 2, Runs: 2, Samples: 100, Steps: 5, Chains: 3}, []estimate{
 		of(-84, -80, 0.5, -79, -81, -78, 0.5), of(-95, -90, 0.625, -88, -89, -87, 0.75),
@@ -203,14 +202,14 @@ func TestResultsThatAreNotFiniteAreErrors(t *testing.T) {
 		x     estimate
 		valid bool
 	}{
-		{new(data.Set), estimate{annealed: bounds{upper: nan}}, true},
+		{new(data.Set), estimate{upper: nan}, true},
 		{new(data.Set), estimate{forward: hvae.Evidence{ELBO: nan}}, true},
 		{new(data.Set), estimate{forward: hvae.Evidence{ELBO: -inf}}, false},
 		{new(data.Set), estimate{forward: hvae.Evidence{Log: nan}}, false},
 		{new(data.Set), estimate{forward: hvae.Evidence{Log: -inf}}, false},
-		{new(data.Set), estimate{annealed: bounds{lower: -inf, upper: nan}}, false},
+		{new(data.Set), estimate{lower: -inf, upper: nan}, false},
 		{nil, estimate{}, true},
-		{nil, estimate{annealed: bounds{upper: inf}}, false},
+		{nil, estimate{upper: inf}, false},
 		{nil, estimate{reverse: hvae.Evidence{Log: inf}}, false},
 	} {
 		_, err := summarise(Options{Set: c.set, N: 1, Runs: 1, Chains: 1}, []estimate{c.x})
