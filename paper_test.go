@@ -1428,7 +1428,7 @@ func blindSpots(r *report) {
 	rng := random.Stream(64, "two directions")
 	draws := linalg.New[float64](1, 20000) // from the posterior
 	estimates := func(target hvae.Target[float64], mean, sd float64) (forward, reverse hvae.Evidence) {
-		f, q0 := &flow{Target: target}, prior{Mean: t.Fill(draws.Rows, 1, mean), SD: t.Fill(draws.Rows, 1, sd)}
+		f, q0 := &flow{Target: target}, prior{Mean: t.Scalar(mean), SD: t.Scalar(sd)}
 		logs := drawHIS(&t, f, q0, draws.Cols, rng).LogEstimate().Value.Data
 		backward := hvae.ReverseHIS(f, q0, t.Const(draws), t.Const(draws)).LogEstimate().Value.Data // K = 0: any ρ
 		return hvae.ImportanceEstimate(logs), hvae.ReverseEstimate(backward, 1)

@@ -259,6 +259,10 @@ func TestFirstNonFiniteNamesOperationAndElement(t *testing.T) {
 	}{
 		{func(x variable) variable { return AddConst(x, nan) }, "the operation ad.add, [2×3]", "(0, 0) is NaN"},
 		{Log[float64], "the operation ad.log, [2×3]", "(1, 0) is -Inf"},
+		{func(x variable) variable { // also inside of Recomputed
+			x.tape.RecordAll = true
+			return Recomputed(func(in []variable) variable { return Log(in[0]) }, x)
+		}, "the operation ad.log, [2×3]", "(1, 0) is -Inf"},
 		{func(x variable) variable { return x.tape.Const(linalg.Column(0, inf)) }, "a constant, [2×1]", "(1, 0) is +Inf"},
 		{func(x variable) variable { return x.tape.Leaf(linalg.Column(nan)) }, "a leaf, [1×1]", "(0, 0) is NaN"},
 		{Exp[float64], "", ""}, // all elements are finite
