@@ -27,7 +27,7 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 		seed         uint64
 		epochs, best int
 	}{
-		{"-epochs 1 -data " + ownImages(t, 300, 1), model.Config{Kind: "vae", Tempering: "none", Latent: 64}, 250, 100, 1e-3, 1, 1, 0},
+		{"-epochs 1 -data " + ownImages(t, 144, 1), model.Config{Kind: "vae", Tempering: "none", Latent: 64}, 120, 100, 1e-3, 1, 1, 0},
 		{"-epochs 9 -patience 1 -latent 3 -train 50 -batch 20 -lr 0.0085 -seed 2" + own, model.Config{Kind: "vae", Tempering: "none", Latent: 3}, 50, 20, 0.0085, 2, 3, 1},
 		{"-epochs 9 -patience 1 -model hvae -K 2 -tempering fixed -vary-eps -latent 2 -train 44 -batch 24 -lr 0.008 -seed 9 -recompute" + own,
 			model.Config{Kind: "hvae", K: 2, Tempering: "fixed", VaryEps: true, Latent: 2}, 44, 24, 0.008, 9, 3, 1},
@@ -66,11 +66,6 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 			noError(t, err)
 			if !sameWeights(want[c.epochs-1], weights(last.Network)) || last.Epoch != c.epochs {
 				t.Errorf("the model in the state is not the model after epoch %d", c.epochs)
-			}
-			drawn := filepath.Join(t.TempDir(), "drawn.png")
-			mustRun(t, "sample", "-checkpoint", dir, "-seed", fmt.Sprint(c.seed), "-o", drawn)
-			if !slices.Equal(read(t, drawn), read(t, dir, samplesFile)) {
-				t.Error("samples.png differs from the picture that the sample command draws")
 			}
 		})
 	}
