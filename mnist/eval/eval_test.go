@@ -131,39 +131,52 @@ func TestStatisticsAreOverRunsAndImages(t *testing.T) {
 	}
 }
 
-// evaluate evaluates an HVAE on one simulated image.
-func evaluate(ctx context.Context, samples, steps int) error {
+// untuned returns an estimator of an HVAE on simulated images, whose step sizes are not tuned.
+func untuned(samples, steps int) *estimator {
 	c := checkpoint(model.Config{Kind: "hvae", K: 2, Tempering: "free", VaryEps: true, Latent: 3})
-	_, err := Evaluate(ctx, c, Options{N: 1, Seed: 1, Samples: samples, Runs: 1, Steps: steps, Chains: 8}, io.Discard)
-	return err
+	o := Options{N: 1, Runs: 1, Samples: samples, Steps: steps, Chains: 8}
+	return &estimator{model: c, Options: o, stepSizes: slices.Repeat([]float64{0.6}, steps-1)}
 }
 
 func TestMemoryDoesNotDependOnSamplesOrSteps(t *testing.T) {
 	allocated := func(samples, steps int) float64 {
+		e := untuned(samples, steps)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if err := evaluate(t.Context(), samples, steps); err != nil {
+		_, err := e.estimate(t.Context(), new(ad.Tape[float32]), 0, 0)
+		runtime.ReadMemStats(&after)
+		if err != nil {
 			t.Fatal(err)
 		}
-		runtime.ReadMemStats(&after)
 		return float64(after.TotalAlloc - before.TotalAlloc)
 	}
-	if few, many := allocated(48, 2), allocated(480, 20); many > 1.5*few {
-		t.Errorf("an evaluation allocates %.3g bytes, and with ten times the samples and steps %.3g, want at most 50 %% more", few, many)
+	few := allocated(48, 2)
+	for _, n := range [][2]int{{480, 2}, {48, 20}} {
+		if many := allocated(n[0], n[1]); many > 1.1*few {
+			t.Errorf("an estimate from 48 samples and 2 steps allocates %.3g bytes, and from %d and %d %.3g", few, n[0], n[1], many)
+		}
 	}
 }
 
-// Without cancellation, each evaluation would take hours.
+// Without cancellation, each case would take hours: importance samples, annealing, and the tuning of the step sizes.
 func TestCancellationInterruptsTheEvaluationOfAnImage(t *testing.T) {
-	for _, n := range [][2]int{{1 << 22, 1}, {1, 1 << 22}} {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		err := evaluate(ctx, n[0], n[1])
+	many, long := untuned(1<<22, 1), untuned(1, 1<<22)
+	for i, run := range []func(ctx context.Context) error{
+		func(ctx context.Context) error { return second(many.estimate(ctx, new(ad.Tape[float32]), 0, 0)) },
+		func(ctx context.Context) error { return second(long.estimate(ctx, new(ad.Tape[float32]), 0, 0)) },
+		func(ctx context.Context) error { return second(Evaluate(ctx, long.model, long.Options, io.Discard)) },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		err := run(ctx)
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Evaluate returns the error %v, want context.DeadlineExceeded", err)
+			t.Errorf("case %d returns the error %v, want context.DeadlineExceeded", i, err)
 		}
 	}
 }
+
+// second returns the error of a call with two results.
+func second[T any](_ T, err error) error { return err }
 
 func TestUndefinedStatisticsAreNull(t *testing.T) {
 	if text := Number(83.315).String(); text != "83.32" { // in float64, this number is less than 83.315
