@@ -115,9 +115,12 @@ func (s state) last() (model.Checkpoint, error) {
 	return c, model.NewTrainer(s.Settings, c.Network, nil).Restore(s.Trainer)
 }
 
-// readModel reads a model file, or the model after the last epoch in a state file.
+// readModel reads a model file, or the model after the last epoch in a state file. If there is no file, c is empty.
 func readModel(name string) (c model.Checkpoint, err error) {
 	b, _, err := command.ReadFile(name, maxSize)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
 	if err != nil {
 		return c, err
 	}
@@ -142,12 +145,13 @@ func readCheckpoint(name string) (c model.Checkpoint, s model.Settings, err erro
 	if name == "" {
 		return c, s, command.Usage("-checkpoint is missing: specify a model file or the folder of a run")
 	}
+	var run state
 	info, err := os.Stat(name)
-	if err != nil || !info.IsDir() {
+	if err == nil && info.IsDir() {
+		_, run, c, err = openFolder(name)
+	} else if err == nil {
 		c, err = readModel(name)
-		return c, s, err
 	}
-	_, run, c, err := openFolder(name)
 	if err == nil && c.Network == nil {
 		err = fmt.Errorf("%s contains no %s", name, modelFile)
 	}
@@ -164,7 +168,7 @@ type folder struct {
 // c is empty. openFolder returns an error if one of the files is damaged, or if they are from different runs.
 func openFolder(path string) (d *folder, s state, c model.Checkpoint, err error) {
 	d = &folder{path: path}
-	c, err = d.readModel() // first, because training writes the state before the model
+	c, err = readModel(filepath.Join(path, modelFile)) // first, because training writes the state before the model
 	if err != nil {
 		return d, s, c, err
 	}
@@ -184,15 +188,6 @@ func openFolder(path string) (d *folder, s state, c model.Checkpoint, err error)
 		err = d.checkModel(c, s.Metrics)
 	}
 	return d, s, c, err
-}
-
-// readModel reads the model in the folder. If there is none, c is empty.
-func (d *folder) readModel() (c model.Checkpoint, err error) {
-	c, err = readModel(filepath.Join(d.path, modelFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	return c, err
 }
 
 // checkModel returns an error if c, the model in the folder, is from a run other than the run with the given metrics.

@@ -161,10 +161,10 @@ func readResult(folder string) (r result, err error) {
 		return r, fmt.Errorf("it was trained on %.40q, but evaluated on %.40q", r.Trained, r.Data)
 	}
 	c, err := readModel(filepath.Join(folder, modelFile))
-	if err == nil && (c.Epoch != r.Epoch || c.ELBO != model.Best(r.metrics).ValELBO) {
+	if err == nil && c.Network != nil && (c.Epoch != r.Epoch || c.ELBO != model.Best(r.metrics).ValELBO) {
 		err = fmt.Errorf("its %s is from another run", modelFile)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // results can be kept without the model
+	if err != nil { // not if there is no model, because results can be kept without it
 		return r, err
 	}
 	usual, _ := parseRow(rowName(s.Config))

@@ -159,7 +159,7 @@ func save(r *run, d *folder, changed bool, stderr io.Writer) error {
 	if len(r.Metrics) == 0 {
 		return nil
 	}
-	best, err := d.readModel()
+	best, err := readModel(filepath.Join(d.path, modelFile))
 	if err == nil {
 		err = d.checkModel(best, r.Metrics) // a model that is damaged or from another run is not replaced
 	}
