@@ -88,7 +88,7 @@ func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 		without := runEval(t, c.name, flags...)
 		bounds := cmpopts.IgnoreFields(evaluation{}, "Seconds", "Method", "Steps", "Chains", "Lower", "LowerSE", "Upper",
 			"UpperSE", "Gap", "GapSE", "Missed", "MissedSE", "Acceptance", "ImageLower")
-		if diff := cmp.Diff(without, got, bounds, cmp.Comparer(closeTo)); diff != "" {
+		if diff := cmp.Diff(without, got, bounds, cmp.Comparer(closeTo[eval.Number])); diff != "" {
 			t.Errorf("%s: the results with -method ais (-without +with):\n%s", c.flags, diff)
 		}
 	}

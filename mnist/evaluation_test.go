@@ -33,8 +33,8 @@ func trained(t *testing.T, config model.Config, seed uint64) (string, model.Chec
 	return name, c
 }
 
-// closeTo reports whether two statistics are equal up to rounding errors in float32.
-func closeTo(a, b eval.Number) bool {
+// closeTo reports whether two statistics are equal up to rounding errors in float32, or both NaN.
+func closeTo[T ~float64](a, b T) bool {
 	return a != a && b != b || math.Abs(float64(a-b)) <= 1e-4
 }
 
@@ -103,7 +103,7 @@ func TestEvalMatchesTheOracle(t *testing.T) {
 			want.HeavyTails = eval.Number(math.NaN())
 		}
 		ofImages := cmpopts.IgnoreFields(evaluation{}, "Seconds", "ImageELBO", "ImageNLL")
-		if diff := cmp.Diff(want, got, cmp.Comparer(closeTo), ofImages); diff != "" {
+		if diff := cmp.Diff(want, got, cmp.Comparer(closeTo[eval.Number]), ofImages); diff != "" {
 			t.Errorf("%s: the evaluation (-want +got):\n%s", c.flags, diff)
 		}
 		elbo, _ := eval.MeanSD(got.ImageELBO)

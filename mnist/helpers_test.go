@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,6 +89,3 @@ func jsonLines[T any](t *testing.T, text string) (all []T) {
 	}
 	return all
 }
-
-// near reports whether two ELBOs are equal up to rounding errors in float32.
-func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Abs(b) }

@@ -49,7 +49,7 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 			var want []map[string][]float32
 			for i, m := range metrics {
 				training, validation := course.next(t)
-				if m["epoch"] != float64(i+1) || !near(m["train_elbo"], training) || !near(m["val_elbo"], validation) || !(m["seconds"] > 0) || m["lr"] != c.rate {
+				if m["epoch"] != float64(i+1) || !closeTo(m["train_elbo"], training) || !closeTo(m["val_elbo"], validation) || !(m["seconds"] > 0) || m["lr"] != c.rate {
 					t.Errorf("metrics %v, want epoch %d, training %v, validation %v", m, i+1, training, validation)
 				}
 				if line := fmt.Sprintf("epoch %d  train %.2f  validation %.2f  ", i+1, training, validation); !strings.Contains(stdout, line) {
