@@ -153,16 +153,11 @@ func (tanh[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, AddConst(Neg(Square(y)), 1))
 }
 
-// Softplus returns y = log(1 + eᵃ), or 0 in float32 if a < −44. The adjoint is ā = ȳ ⊙ sigmoid(a). Unless a is a
-// constant, Softplus also computes sigmoid(a), which needs no second exponential, and records it as an operand of y.
-// The second derivative is the slope of the sigmoid; see Sigmoid for its error.
+// Softplus returns y = log(1 + eᵃ), or 0 in float32 if a < −44. The adjoint is ā = ȳ ⊙ sigmoid(a). Softplus also
+// computes sigmoid(a), which needs no second exponential, and records it as an operand of y. The second derivative is
+// the slope of the sigmoid; see Sigmoid for its error.
 func Softplus[T linalg.Float](a *Var[T]) *Var[T] {
-	y := like(a)
-	if !a.live {
-		linalg.Softplus(y.Value, a.Value)
-		return y
-	}
-	slope := like(a)
+	y, slope := like(a), like(a)
 	linalg.SoftplusSigmoid(y.Value, slope.Value, a.Value)
 	a.tape.Record(slope, sigmoid[T]{}, a)
 	return a.tape.Record(y, softplus[T]{}, a, slope)

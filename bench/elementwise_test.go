@@ -24,5 +24,5 @@ func elementwise[T linalg.Float](b *testing.B) {
 	run("log", func() { linalg.Log(y, positive) })
 	run("tanh", func() { linalg.Tanh(y, x) })
 	run("sigmoid", func() { linalg.Sigmoid(y, x) })
-	run("softplus", func() { linalg.Softplus(y, x) })
+	run("softplus", func() { linalg.SoftplusSigmoid(y, y, x) })
 }

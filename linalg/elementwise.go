@@ -104,10 +104,9 @@ func Copy[T Float](dst, a Matrix[T]) {
 	}
 }
 
-// With SIMD, the errors of Exp, Log, Tanh, Sigmoid, Softplus and SoftplusSigmoid are at most 2.5 units in the last
-// place in float32 and 2 in float64, even for subnormal numbers. The only exceptions are Sigmoid, Softplus and
-// SoftplusSigmoid in float32 for arguments below −44 (see Softplus). In plain Go, these functions compute in float64
-// with package math and round each result once.
+// With SIMD, the errors of Exp, Log, Tanh, Sigmoid and SoftplusSigmoid are at most 2.5 units in the last place in float32
+// and 2 in float64, even for subnormal numbers. The only exceptions are Sigmoid and SoftplusSigmoid in float32 for
+// arguments below −44. In plain Go, these functions compute in float64 with package math and round each result once.
 
 // Exp sets dst = eᵃ, elementwise.
 func Exp[T Float](dst, a Matrix[T]) {
@@ -127,21 +126,18 @@ func Tanh[T Float](dst, a Matrix[T]) {
 	kernel.Tanh(dst.Data, a.Data)
 }
 
-// Sigmoid sets dst = 1/(1 + e⁻ᵃ), elementwise. In float32, the result is zero for a < −44; see Softplus.
+// Sigmoid sets dst = 1/(1 + e⁻ᵃ), elementwise. In float32, the result is zero for a < −44; see SoftplusSigmoid.
 func Sigmoid[T Float](dst, a Matrix[T]) {
 	check2("Sigmoid", dst.Shape(), a.Shape())
 	kernel.Sigmoid(dst.Data, a.Data)
 }
 
-// Softplus sets dst = log(1 + eᵃ), elementwise. It does not overflow for large a and keeps its relative precision for
-// negative a, so log sigmoid(a) = −softplus(−a) is accurate. There is one exception: in float32, the result is zero for
-// a < −44, so that gradients contain few subnormal numbers; see the comment on tail in internal/kernel/elementwise.go.
-func Softplus[T Float](dst, a Matrix[T]) {
-	check2("Softplus", dst.Shape(), a.Shape())
-	kernel.Softplus(dst.Data, a.Data)
-}
-
-// SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), its derivative, using one exponential per element.
+// SoftplusSigmoid sets dst to the softplus log(1 + eᵃ), and slope to its derivative, the sigmoid 1/(1 + e⁻ᵃ). It computes
+// only one exponential per element. If dst and slope are the same matrix, it ends up holding the softplus.
+//
+// The softplus does not overflow for large a and keeps its relative precision for negative a, so log sigmoid(a) =
+// −softplus(−a) is accurate. There is one exception: in float32, both results are zero for a < −44, so that gradients
+// contain few subnormal numbers; see the comment on tail in internal/kernel/elementwise.go.
 func SoftplusSigmoid[T Float](dst, slope, a Matrix[T]) {
 	check2("SoftplusSigmoid", dst.Shape(), a.Shape())
 	check2("SoftplusSigmoid", slope.Shape(), a.Shape())

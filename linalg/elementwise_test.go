@@ -94,8 +94,8 @@ func operations[T Float]() []operation[T] {
 		function("Log", Log[T], math.Log),
 		function("Tanh", Tanh[T], math.Tanh),
 		function("Sigmoid", Sigmoid[T], sigmoid),
-		function("Softplus", Softplus[T], softplus),
 		function("SoftplusSigmoid, first result", func(dst, a m) { SoftplusSigmoid(dst, a.Clone(), a) }, softplus),
+		function("SoftplusSigmoid, same matrix", func(dst, a m) { SoftplusSigmoid(dst, dst, a) }, softplus),
 		function("SoftplusSigmoid, second result", func(slope, a m) { SoftplusSigmoid(a.Clone(), slope, a) }, sigmoid),
 	}
 }

@@ -9,7 +9,7 @@
 //
 // Package internal/kernel implements the inner loops of these operations, in plain Go and with SIMD instructions. All
 // SIMD instruction sets give bit-identical results. In float32, plain Go rounds differently. In float64, plain Go and
-// SIMD give the same bits on the same machine, except for Exp, Log, Tanh, Sigmoid, Softplus and SoftplusSigmoid.
+// SIMD give the same bits on the same machine, except for Exp, Log, Tanh, Sigmoid and SoftplusSigmoid.
 //
 // Operations write to their first argument, the destination. The destination of an elementwise operation may be an
 // operand of the same shape; other destinations must not overlap an operand. If the shapes of the arguments do not

@@ -64,7 +64,7 @@ func (g *Graph[T]) image(op func(c *conv.Geometry, w, x, bias *ad.Var[T]) *ad.Va
 }
 
 // Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for images x [784×B]. The
-// standard deviation is the softplus of a layer's output. In float32, linalg.Softplus is zero below −44, and the ELBO
+// standard deviation is the softplus of a layer's output. In float32, ad.Softplus is zero below −44, and the ELBO
 // is then −∞.
 func (g *Graph[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 	h := ad.Softplus(g.image(conv.Conv, &conv1, "encoder.conv1", x))

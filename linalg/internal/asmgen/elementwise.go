@@ -48,7 +48,7 @@ func sigmoid(f *formula, x []*value) []*value {
 }
 
 // softplusSigmoid returns the outputs b = 1/(1 + e⁻ᵃ) and y = log(1 + eᵃ). The kernel stores y last, so if b and y
-// share memory, as in the function Softplus, the memory ends up holding y.
+// share memory, the memory ends up holding y.
 func softplusSigmoid(f *formula, x []*value) []*value {
 	e := f.expOfMinusAbs(x[0])
 	return []*value{f.sigmoid(x[0], e), f.softplus(x[0], e)}

@@ -110,12 +110,7 @@ func apply[T Float](kernel32, kernel64 int, y, a []T, f func(float64) float64) {
 	}
 }
 
-// Softplus runs the kernel of SoftplusSigmoid and discards the sigmoid. A separate kernel would not speed up training,
-// which needs the sigmoid as well.
-func Softplus[T Float](y, a []T) { SoftplusSigmoid(y, y, a) }
-
-// SoftplusSigmoid sets y to the softplus of a, and slope to its derivative, the sigmoid. It stores y last, so if y and
-// slope are the same slice, this slice ends up holding the softplus.
+// SoftplusSigmoid sets y to the softplus of a, and slope to the sigmoid. It stores y last (see linalg.SoftplusSigmoid).
 func SoftplusSigmoid[T Float](y, slope, a []T) {
 	slope, a = slope[:len(y)], a[:len(y)]
 	if elementwise(opSoftplusSigmoid, opSoftplusSigmoid64, y, a, slope, nil) {
