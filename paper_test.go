@@ -130,8 +130,8 @@ func elboIsLowerBound(r *report) {
 //
 //	p̂(x) = 1/L Σᵢ p(x, zᵢ)/q(zᵢ|x),   Var p̂ = Var(p/q)/L.
 //
-// The paper says: "|L_ELBO(θ, φ; x) − L(θ; x)| decreases as the variance of p̂(x) decreases". The weights p/q are 64,000
-// single estimates of p(x) from Algorithm 1 with K = 2 and fixed tempering. The same estimates are used for every L.
+// The paper says: "|L_ELBO(θ, φ; x) − L(θ; x)| decreases as the variance of p̂(x) decreases". The weights p/q are
+// 64,000 single estimates of p(x) from Algorithm 1 with K = 2 and fixed tempering, the same for every L.
 func importanceWeighting(r *report) {
 	r.statement("", "IWAE: L samples divide the variance of p̂(x) by L, and the bound increases with L")
 	bimodal := targets()[0]
@@ -645,8 +645,8 @@ func bothELBOs(s hvae.Sample[float64], target hvae.Target[float64], q0 prior, ep
 func halfSquares(x variable) variable { return ad.Scale(ad.MulSumTo(x, x, 1, x.Cols()), 0.5) }
 
 // sameGradient checks that the two sides of equation 12 have the same mean and gradients. The left side is the mean of
-// log p̂(x), and the right side is the mean of S = log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2. For each draw, log p̂(x) −
-// S must equal ½γ₀ᵀγ₀ − ℓ/2. The mean of this difference is 0, and no parameter changes it, so its gradients are 0.
+// log p̂(x), and the right side is the mean of S = log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2. For each draw, log
+// p̂(x) − S must equal ½γ₀ᵀγ₀ − ℓ/2. This difference has mean 0, and no parameter changes it, so its gradients are 0.
 func sameGradient(r *report) {
 	r.statement("(12) eqn:H_ELBO_simplified",
 		"the two sides have the same mean and gradients; log p̂ and S differ by ½γ₀ᵀγ₀ − ℓ/2 in each draw")
@@ -1042,9 +1042,9 @@ func trueParameters(r *report) {
 
 // figure1a checks the paper's statement "as the dimension increases, HVAE performs best in parameter estimation […] the
 // NF method does poorly on predicting Σ". The check reads our stored results, because the experiment takes minutes. In
-// the paper's figure, the lines of HVAE and VB cross between d = 51 and 60. Ours cross there, too. For d = 51, VB has the
-// smaller error. For d = 60, the errors are 60 ± 3 (HVAE) and 71 ± 2 (VB); go run ./gaussian -d 60 -methods hvae-k1,vb
-// prints them.
+// the paper's figure, the lines of HVAE and VB cross between d = 51 and 60. Ours cross there, too. For d = 51, VB has
+// the smaller error. For d = 60, the errors are 60 ± 3 (HVAE) and 71 ± 2 (VB); go run ./gaussian -d 60 -methods
+// hvae-k1,vb prints them.
 func figure1a(r *report) {
 	r.statement("figure 1a, fig:all_methods",
 		"for large d, HVAE performs best, and planar flows do poorly on Σ (stored results)")
@@ -1353,10 +1353,10 @@ var beyond = section{"5", "Beyond the paper: the entropy of a flow, and evidence
 }}
 
 // tiedEntropy checks that, with tied tempering, (z_K, ρ_K) has the same entropy H as (z₀, γ₀). The target is normal, so
-// the flow is an affine map, whose matrix A affineMap returns, and (z_K, ρ_K) is normal with covariance AAᵀ. Let q_j and
-// sd_j be the standard deviations of q⁰ and of the posterior in dimension j. Then det(AAᵀ) must be Π q_j², and the gap
-// log p(x) − E[log p̂(x)] must exceed its lower bound ℓ(exp(ΔH/ℓ) − 1) − ΔH (see hvae.Tempering), where ΔH is H(q⁰) −
-// H(p(z|x)) = Σ_j log(q_j/sd_j). The entropies of (z₀, γ₀) and (z_K, ρ_K) are equal for all targets: scaling γ₀
+// the flow is an affine map, whose matrix A affineMap returns, and (z_K, ρ_K) is normal with covariance AAᵀ. Let q_j
+// and sd_j be the standard deviations of q⁰ and of the posterior in dimension j. Then det(AAᵀ) must be Π q_j², and the
+// gap log p(x) − E[log p̂(x)] must exceed its lower bound ℓ(exp(ΔH/ℓ) − 1) − ΔH (see hvae.Tempering), where ΔH is H(q⁰)
+// − H(p(z|x)) = Σ_j log(q_j/sd_j). The entropies of (z₀, γ₀) and (z_K, ρ_K) are equal for all targets: scaling γ₀
 // multiplies volumes by Π α_k^−ℓ, which the flow undoes.
 func tiedEntropy(r *report) {
 	r.statement("", "tied tempering keeps the entropy: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)), for every K, ε and α; so, "+

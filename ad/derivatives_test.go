@@ -279,8 +279,8 @@ func (op operation) apply(a, b variable) variable {
 }
 
 // Each program computes q(u, x) + u ⊙ x with u = tanh(p(v, v)) and v = tanh(x) for two operations p and q, so that
-// several operations contribute to the adjoints of u and x, and all operands of p are the same variable. The derivatives
-// must agree with finite differences.
+// several operations contribute to the adjoints of u and x, and all operands of p are the same variable. The
+// derivatives must agree with finite differences.
 func TestDerivativesOfPairsOfOperations(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 1))
 	for _, p := range operations() {

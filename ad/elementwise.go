@@ -168,8 +168,8 @@ type softplus[T linalg.Float] struct{}
 func (softplus[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in[0], ybar, y.in[1]) }
 
 // Sigmoid returns y = 1/(1 + e⁻ᵃ), or 0 in float32 if a < −44. The adjoint is ā = ȳ ⊙ (y − y²). The absolute error of
-// this slope is a few roundings of 1: at most 2⁻²² in float32 and 2⁻⁵¹ in float64. So the slope becomes 0 for a > 17 (37
-// in float64). A slope from e⁻ᵃ would be accurate, but training steps of HVAEs would take at least 3 % longer.
+// this slope is a few roundings of 1: at most 2⁻²² in float32 and 2⁻⁵¹ in float64. So the slope becomes 0 for a > 17
+// (37 in float64). A slope from e⁻ᵃ would be accurate, but training steps of HVAEs would take at least 3 % longer.
 func Sigmoid[T linalg.Float](a *Var[T]) *Var[T] {
 	return unary(a, linalg.Sigmoid[T], sigmoid[T]{})
 }

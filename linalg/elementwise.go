@@ -104,9 +104,9 @@ func Copy[T Float](dst, a Matrix[T]) {
 	}
 }
 
-// With SIMD, the errors of Exp, Log, Tanh, Sigmoid and SoftplusSigmoid are at most 2.5 units in the last place in float32
-// and 2 in float64, even for subnormal numbers. The only exceptions are Sigmoid and SoftplusSigmoid in float32 for
-// arguments below −44. In plain Go, these functions compute in float64 with package math and round each result once.
+// With SIMD, the errors of Exp, Log, Tanh, Sigmoid and SoftplusSigmoid are at most 2.5 units in the last place in
+// float32 and 2 in float64, even for subnormal numbers. The only exceptions are Sigmoid and SoftplusSigmoid in float32
+// for arguments below −44. In plain Go, these functions use package math in float64 and round each result once.
 
 // Exp sets dst = eᵃ, elementwise.
 func Exp[T Float](dst, a Matrix[T]) {
@@ -132,8 +132,8 @@ func Sigmoid[T Float](dst, a Matrix[T]) {
 	kernel.Sigmoid(dst.Data, a.Data)
 }
 
-// SoftplusSigmoid sets dst to the softplus log(1 + eᵃ), and slope to its derivative, the sigmoid 1/(1 + e⁻ᵃ). It computes
-// only one exponential per element. If dst and slope are the same matrix, it ends up holding the softplus.
+// SoftplusSigmoid sets dst to the softplus log(1 + eᵃ), and slope to its derivative, the sigmoid 1/(1 + e⁻ᵃ). It
+// computes only one exponential per element. If dst and slope are the same matrix, it ends up holding the softplus.
 //
 // The softplus does not overflow for large a and keeps its relative precision for negative a, so log sigmoid(a) =
 // −softplus(−a) is accurate. There is one exception: in float32, both results are zero for a < −44, so that gradients

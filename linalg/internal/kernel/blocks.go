@@ -1,8 +1,8 @@
 package kernel
 
-// blocks computes the contraction with SIMD kernels. All tiles of a strip read the same columns of B. If the contraction
-// has too many steps, these columns do not stay in the first-level cache until the next tile needs them. The method
-// therefore divides the steps into blocks, and computes one block after the other:
+// blocks computes the contraction with SIMD kernels. All tiles of a strip read the same columns of B. If the
+// contraction has too many steps, these columns do not stay in the first-level cache until the next tile needs them.
+// The method therefore divides the steps into blocks, and computes one block after the other:
 //
 //	                   B
 //	                ┌─────┐
@@ -47,8 +47,8 @@ const (
 	packedElements = 6 << 10 // largest number of elements of B that the method packed copies: 24 KiB of float32
 )
 
-// collides reports whether the rows of B are a multiple of 1 KiB apart, so that few of them fit into the first-level cache.
-// For 128 or more rows of A, a copy then makes products of 1024×1024 matrices 1.4 times as fast (see packed).
+// collides reports whether the rows of B are a multiple of 1 KiB apart, so that few of them fit into the first-level
+// cache. For 128 or more rows of A, a copy then makes products of 1024×1024 matrices 1.4 times as fast (see packed).
 func (c *Contraction[T]) collides() bool {
 	return c.BStep%256 == 0 && c.Rows >= 128 && c.Groups == 1 && len(c.Segments) == 1
 }

@@ -23,8 +23,8 @@ const noKernel = -1 // index of the float64 kernel of a function that has none
 
 // elementwise runs the SIMD kernel with index kernel32 (float32) or kernel64 (float64) if this kernel exists and SIMD
 // kernels are in use. It reports whether it ran the kernel. Operands that the kernel does not use are nil. For fewer
-// than 512 float64 elements, it uses AVX2 instead of AVX-512, because on a 2023 Xeon, a few AVX-512 instructions lowered
-// the clock frequency by 5 % throughout a training step of the Gaussian model. AVX2 and AVX-512 give the same bits.
+// than 512 float64 elements, it uses AVX2 instead of AVX-512, because on a 2023 Xeon, a few AVX-512 instructions
+// lowered the clock frequency by 5 % throughout a step of the Gaussian model. AVX2 and AVX-512 give the same bits.
 func elementwise[T Float](kernel32, kernel64 int, y, a, b, c []T) bool {
 	set, kernel := kernelSets[level], kernel32
 	if simd64[T]() {
@@ -170,8 +170,8 @@ func zeroBelow[T Float](smallest, x T) T {
 // never white fall below −87, where e^−|x| is a subnormal float32. Without the replacement, late epochs took twice as
 // long as the first epoch. Values slightly above the subnormal range lead to subnormal numbers in the next layer, so
 // the threshold has a large margin. In a training step of the model in mnist/results/vae.safetensors on the first 100
-// training images, 26,366 of 29.8 million operands of contractions are subnormal without a threshold, 19,905 with 2⁻¹²⁶,
-// 6,713 with 2⁻¹⁰⁰, and 171 with e⁻⁴⁴.
+// training images, 26,366 of 29.8 million operands of contractions are subnormal without a threshold, 19,905 with
+// 2⁻¹²⁶, 6,713 with 2⁻¹⁰⁰, and 171 with e⁻⁴⁴.
 //
 // A float32 standard deviation softplus(x) is therefore positive only for x ≥ −44.
 const tail = 44

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// elementwiseFunctions contains functions with SIMD kernels. The field run computes all elements of y and, in Adamax, of
-// b and c. The field want computes one element of each result.
+// elementwiseFunctions contains functions with SIMD kernels. The field run computes all elements of y and, in Adamax,
+// of b and c. The field want computes one element of each result.
 var elementwiseFunctions = []struct {
 	name string
 	run  func(y, a, b, c []float32)
@@ -60,8 +60,8 @@ func TestElementwiseKernelsMatchTheirDefinitions(t *testing.T) {
 }
 
 // A function describes an elementwise function of one argument. The functions run compute it. The field exact returns
-// the exact result as the sum of two numbers. The field hash is the expected hash of the results for arguments from −120
-// to 120; see testAccuracy.
+// the exact result as the sum of two numbers. The field hash is the expected hash of the results for arguments from
+// −120 to 120; see testAccuracy.
 type function[T Float] struct {
 	name  string
 	run   []func(y, x []T)
@@ -181,8 +181,8 @@ func testAccuracy[T Float](t *testing.T, bound float64, x []T, step float64,
 	}
 }
 
-// TestAdamaxHandlesTheLargestAndNoGradients checks that the largest finite gradient causes no overflow, and that without
-// gradients, the averages become 0 instead of subnormal.
+// TestAdamaxHandlesTheLargestAndNoGradients checks that the largest finite gradient causes no overflow, and that
+// without gradients, the averages become 0 instead of subnormal.
 func TestAdamaxHandlesTheLargestAndNoGradients(t *testing.T) {
 	OnEachLevel(func(name string) {
 		testAdamax[float32](t, name, math.MaxFloat32, 0x1p-126)

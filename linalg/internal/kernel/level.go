@@ -29,7 +29,7 @@ type kernelSet struct {
 	lanes          int        // number of float32 elements in a vector
 	vectors        int        // number of vectors in the widest tile
 	partialColumns int        // number of columns in the widest partial tile
-	block          int        // largest number of steps of a block, if a contraction has several; see strip
+	block          int        // largest number of steps of a block, if a contraction has several (blocks.go)
 	full           tileLookup // tiles of whole vectors
 	partial        tileLookup // tiles narrower than a vector
 	quad           tileLookup // tiles whose vectors contain four columns from each of several groups

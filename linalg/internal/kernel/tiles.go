@@ -43,8 +43,8 @@ func newTileLookup(tiles []tileKernel) (t tileLookup) {
 	return t
 }
 
-// noBias contains the zeros that replace a nil bias. partialSums replaces the bias of tiles that continue the sums in C,
-// because −0 + x is x, even if x is −0.
+// noBias contains the zeros that replace a nil bias. partialSums replaces the bias of tiles that continue the sums in
+// C, because −0 + x is x, even if x is −0.
 var noBias [maxRows]float32
 var partialSums = [maxRows]float32(slices.Repeat([]float32{float32(math.Copysign(0, -1))}, maxRows))
 
@@ -93,9 +93,9 @@ func (c *Contraction[T]) tiles() {
 		done += n * s.lanes
 	}
 	// If there are several groups, each iteration covers columns j to j+lanes−1 of all groups with tiles that take one
-	// vector from each of a few groups. At last, fewer columns are left in each group than a vector has elements. If
-	// four columns are left, quad tiles cover them in several groups at once. Otherwise, partial tiles cover the columns
-	// that are left, one group at a time.
+	// vector from each of a few groups. Finally, fewer columns are left in each group than a vector has elements. If
+	// four columns are left, quad tiles cover them in several groups at once. Otherwise, partial tiles cover the
+	// columns that are left, one group at a time.
 	args.cVector, args.bVector = 4*c.CGroup, 4*c.BGroup
 	for j := done; j < c.Cols; j += args.lanes {
 		if c.Cols-j == 4 && s.lanes > 4 && c.Groups > 1 {
