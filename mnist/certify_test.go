@@ -37,7 +37,7 @@ func logEvidence(c model.Checkpoint, x linalg.Matrix[float32]) float64 {
 // The bounds that eval -method ais prints must agree with log p(x), which is computed here by quadrature for the same
 // images. The other results must be the same as without -method ais.
 func TestBoundsAgreeWithTheEvidence(t *testing.T) {
-	few := ownImages(t, 12, 3) // the step sizes are tuned on only two validation images, which saves time
+	few := ownImages(t, 12, 3) // so few that the step sizes are tuned on two validation images, which saves time
 	set, err := data.Load(t.Context(), few, nil)
 	noError(t, err)
 	for _, c := range []struct {

@@ -69,7 +69,7 @@ func TestEvalMatchesTheOracle(t *testing.T) {
 	}{
 		{hvae, hvae, "-limit 3 -samples 100 -runs 2 -seed 18446744073709551615", 1<<64 - 1, 3, 100, 2, "hvae, K = 3, free tempering, ε varied"},
 		{hvae, withoutFlow, "-limit 3 -samples 48 -runs 2 -K 0", 1, 3, 48, 2, "hvae, K = 0"},
-		{wide, wide, "-limit 3 -samples 150 -runs 1 -seed 7", 7, 3, 150, 1, "vae"}, // the last tape has fewer samples
+		{wide, wide, "-limit 3 -samples 150 -runs 1 -seed 7", 7, 3, 150, 1, "vae"}, // 150 samples are three blocks of 48 and a smaller one
 		{vae, vae, "-limit 1", 1, 1, 1000, 3, "vae"},
 		{vae, vae, "-samples 1 -runs 1", 1, 7, 1, 1, "vae"},
 	} {

@@ -30,13 +30,14 @@ const (
 	samplesFile = "samples.png"       // digits that the model generates
 
 	stateFormat = "hvae-mnist-state/6"
-	maxSize     = 1 << 30 // of a state or a model, in bytes; the largest possible state has 750 MB
+	maxSize     = 1 << 30 // bytes, the maximum size of a state or a model; the largest possible state has 750 MB
 )
 
 var runFiles = []string{stateFile, modelFile, metricsFile, curveFile, samplesFile}
 
-// A state holds all data needed to resume a training run, apart from the images. A state file is a gzip file of a gob
-// (the state without Best and without the elements of the matrices), these elements as little-endian float32, and Best.
+// A state holds all data needed to resume a training run, apart from the images. A state file is a gzip file of three
+// parts: a gob of the state without Best and without the elements of the matrices, these elements as little-endian
+// float32, and Best.
 type state struct {
 	Format     string
 	Settings   model.Settings
@@ -85,7 +86,7 @@ func (s state) encode() []byte {
 
 // decode sets s to the state in the contents of a state file.
 func (s *state) decode(file []byte) error {
-	b, err := command.Gunzip(file, int64(len(file))) // verifies the checksum; the contents are not compressed
+	b, err := command.Gunzip(file, int64(len(file))) // verifies the checksum; the result is not longer than the file
 	if err != nil {
 		return err
 	}
@@ -168,7 +169,7 @@ type folder struct {
 // c is empty. openFolder returns an error if one of the files is damaged, or if they are from different runs.
 func openFolder(path string) (d *folder, s state, c model.Checkpoint, err error) {
 	d = &folder{path: path}
-	c, err = readModel(filepath.Join(path, modelFile)) // first, because training writes the state before the model
+	c, err = readModel(filepath.Join(path, modelFile)) // first, so that the state is not older than the model
 	if err != nil {
 		return d, s, c, err
 	}
@@ -209,7 +210,7 @@ func exists(folder, file string) bool {
 // folder contains no file of another run.
 func (d *folder) writeState(s state, trainer hvae.State[float32]) error {
 	if d.state == nil {
-		for _, file := range runFiles[1:] { // the link in write fails if there is a state
+		for _, file := range runFiles[1:] { // without the state, which write does not replace
 			if exists(d.path, file) {
 				return fmt.Errorf("%s contains %s of another run: choose another folder with -out", d.path, file)
 			}

@@ -70,7 +70,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	return draw(ctx, f, aboutReconstruct, 12, args, stdout, picture)
 }
 
-// draw defines the flags that both commands have, parses the command line, and draws n digits.
+// draw defines the flags that sample and reconstruct share, parses the command line, and draws n digits.
 func draw(ctx context.Context, f *flag.FlagSet, about string, n int, args []string, stdout io.Writer,
 	picture func(c model.Checkpoint, n int, seed uint64) ([]byte, error)) error {
 	var checkpoint string

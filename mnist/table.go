@@ -128,7 +128,7 @@ func readResults(folder string) (results []result, left []string) {
 	return results, left
 }
 
-const maxResult = 16 << 20 // of an evaluation and of metrics, in bytes
+const maxResult = 16 << 20 // bytes, the maximum size of evaluation.json and of metrics.jsonl
 
 // readResult reads the result of the run in a folder. It returns an error if the evaluation or the metrics are invalid,
 // if the run has not ended, if its best epoch was not evaluated, if the model in the folder is from another run, or if
@@ -241,7 +241,8 @@ func (s summary) String() string {
 }
 
 // figures returns table1.svg and budget.svg. Each has one chart per protocol. table1.svg omits charts without a line,
-// because their few points are easier to read in the table, and budget.svg omits the published results.
+// because their few points are easier to read in the table, and budget.svg omits the published results, which have no
+// curves.
 func figures(lines []summary) (table1, budget []byte) {
 	byProtocol := func(a, b summary) int { return strings.Compare(a.protocol, b.protocol) }
 	difference := plot.Chart{XLabel: "K", YLabel: "NLL minus the VAE's ± s.e. (nats)"}

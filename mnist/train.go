@@ -102,7 +102,7 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	r, err := newRun(s, old, set)
 	if err == nil {
-		err = save(r, d, r.Settings != old.Settings, stderr) // the other files may be out of date
+		err = save(r, d, r.Settings != old.Settings, stderr) // also files that a killed process has not written
 	}
 	if err != nil {
 		return err

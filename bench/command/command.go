@@ -66,7 +66,7 @@ func Usage(format string, args ...any) error { return usageError{fmt.Errorf(form
 func Parse(f *flag.FlagSet, description string, args []string, stdout io.Writer) error {
 	help := bytes.NewBufferString(fmt.Sprintf("Usage: %s [flags]\n\n%s\n\n", f.Name(), description))
 	f.SetOutput(help)
-	f.PrintDefaults() // before the values become decimals, which have no zero value
+	f.PrintDefaults() // before the values become decimals, because it cannot see whether a decimal is zero
 	f.VisitAll(func(g *flag.Flag) {
 		if getter, ok := g.Value.(flag.Getter); ok {
 			switch getter.Get().(type) {

@@ -74,7 +74,7 @@ var Temporary = "." + strings.Repeat("[0-9a-f]", 16) + ".tmp"
 // place(temporary, name) to rename or link it. With os.Rename as place, WriteFile replaces an existing file. With
 // os.Link, it fails if the file exists. After a crash, the file has either the old or the new contents.
 func WriteFile(name string, data []byte, place func(temporary, name string) error) error {
-	mode := fs.FileMode(0o666) // before the umask
+	mode := fs.FileMode(0o666) // before the umask is applied
 	old, err := os.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
