@@ -166,7 +166,6 @@ func (f file) load(ctx context.Context, folder string, stderr io.Writer) (images
 // maxSize is the maximum number of bytes of an image file, compressed and decompressed.
 var maxSize int64 = 1 << 30
 
-// read reads the images of the file with the given path.
 func read(path string) (Images, error) {
 	b, _, err := command.ReadFile(path, maxSize)
 	if err != nil {

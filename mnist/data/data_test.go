@@ -213,36 +213,34 @@ func TestLoadDownloadsTheMissingFile(t *testing.T) {
 	}
 }
 
-// The -data flag must take precedence over $HVAE_MNIST. Load must not create a folder that the user names.
+// The -data flag must take precedence over $HVAE_MNIST, and this variable over a folder in the user's cache, into which
+// Load must download the files. Load must not create a folder that the user names.
 func TestLoadFindsTheFolder(t *testing.T) {
 	own, typo := folder(t, map[string][]byte{train: idx(9), test: idx(2)}), filepath.Join(t.TempDir(), "typo")
 	file := filepath.Join(own, train)
+	for _, v := range []string{"HOME", "XDG_CACHE_HOME", "LocalAppData"} {
+		t.Setenv(v, typo)
+	}
+	cache, _ := os.UserCacheDir()
+	serve(t, http.NotFound)
 	for _, c := range []struct{ option, variable, want string }{ // want is part of the error; empty for no error
 		{own, "", ""}, {"", own, ""}, {own, typo, ""}, {Synthetic, typo, ""},
 		{typo, own, "there is no folder " + typo},
 		{"", typo, "there is no folder " + typo},
 		{file, own, file + ": not a directory"},
+		{"", "", "is not in " + filepath.Join(cache, "hvae-mnist")},
 	} {
 		t.Setenv("HVAE_MNIST", c.variable)
 		set, err := Load(t.Context(), c.option, io.Discard)
 		found := err == nil && set.Test.Len() > 0
 		refused := err != nil && strings.Contains(err.Error(), c.want)
 		if c.want == "" && !found || c.want != "" && !refused {
-			t.Errorf("-data %q with $HVAE_MNIST=%q: %d images, error %v; want an error with %q", c.option, c.variable, set.Test.Len(), err, c.want)
+			t.Errorf("-data %q with $HVAE_MNIST=%q: %d images, error %v; want an error with %q",
+				c.option, c.variable, set.Test.Len(), err, c.want)
 		}
 		if _, err := os.Stat(typo); err == nil {
 			t.Fatalf("%s was created", typo)
 		}
-	}
-	// By default, Load must download the files to a folder in the user's cache.
-	t.Setenv("HVAE_MNIST", "")
-	for _, v := range []string{"HOME", "XDG_CACHE_HOME", "LocalAppData"} {
-		t.Setenv(v, typo)
-	}
-	serve(t, http.NotFound)
-	_, err := Load(t.Context(), "", io.Discard)
-	if err == nil || !strings.Contains(err.Error(), typo) || !strings.Contains(err.Error(), "hvae-mnist") {
-		t.Errorf("error %v, want an error that names the folder hvae-mnist in %s", err, typo)
 	}
 }
 

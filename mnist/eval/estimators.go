@@ -28,7 +28,6 @@ type estimate struct {
 	lower, upper, acceptance float64       // from annealed importance sampling; upper is NaN unless the image is simulated
 }
 
-// estimate returns the estimate for an image in a run.
 func (e *estimator) estimate(ctx context.Context, t *ad.Tape[float32], run, image int) (r estimate, err error) {
 	stream := func(purpose string) *rand.Rand { return random.Stream(e.Seed, purpose, run, image) }
 	var x, z matrix // z is an exact draw from the posterior of a simulated image

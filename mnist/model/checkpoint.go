@@ -126,7 +126,6 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	return c, c.setTensors(entries, data)
 }
 
-// setMetadata sets fields of c from the metadata.
 func (c *Checkpoint) setMetadata(meta map[string]string) error {
 	if meta["format"] != checkpointFormat || meta["max_eps"] != fmt.Sprint(maxEps) {
 		return fmt.Errorf("its format is %.40q with max_eps = %.40q, but this program reads only %q with %v",

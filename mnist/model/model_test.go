@@ -113,9 +113,7 @@ func TestRecomputeKeepsBitsAndNeedsMemoryForOneLeapfrogStep(t *testing.T) {
 	}
 }
 
-// For ℓ = 64, a forward pass of one image takes e = 1,146,256 multiply-adds in the encoder and d = 1,117,456 in the
-// decoder. The first convolution takes c = 71,824 of the encoder's multiply-adds. A training step takes 3e − c + 3d for
-// a VAE and 3e − c + 6(K + 1)d for an HVAE. With L draws, the decoder's part is L times as large.
+// For ℓ = 64, the numbers of multiply-adds in StepCost's comment are e = 1,146,256, d = 1,117,456 and c = 71,824.
 func TestStepCostCountsEveryMultiplyAdd(t *testing.T) {
 	for _, c := range []struct{ k, draws, cost int }{
 		{0, 0, 6_719_312}, {1, 0, 16_776_416}, {5, 1, 43_595_360}, {20, 0, 144_166_400}, {0, 3, 13_424_048},
