@@ -74,16 +74,6 @@ func visit(g Geometry, f func(y, co, tap, x int)) {
 	}
 }
 
-// far reports whether an element of got differs from that of want by more than tolerance·max(1, |want|).
-func far(got, want matrix, tolerance float64) bool {
-	for i, w := range want.Data {
-		if !(math.Abs(got.Data[i]-w) <= tolerance*max(1, math.Abs(w))) {
-			return true
-		}
-	}
-	return false
-}
-
 // operands contains the operands of Conv, Transpose and WeightGradient.
 type operands[T linalg.Float] struct{ w, x, delta, outBias, inBias linalg.Matrix[T] }
 
@@ -133,7 +123,7 @@ func TestOperationsMatchNestedLoops(t *testing.T) {
 		for name, m := range map[string][2]matrix{
 			"Conv": {y, wantY}, "Transpose": {in, wantIn}, "WeightGradient": {weight, wantW},
 		} {
-			if far(m[0], m[1], 1e-12) {
+			if !(numeric.SquaredDistance(m[0].Data, m[1].Data) <= 1e-22) {
 				t.Fatalf("%+v: the result of %s is %v, want %v", g, name, m[0], m[1])
 			}
 		}
@@ -211,14 +201,12 @@ func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
 				d := ad.Grad(y, p)
 				return []float64{y.Scalar(), d.Scalar(), ad.Grad(d, p).Scalar()}
 			}
-			slope, curvature := at(0)[1], at(0)[2]
-			differences := numeric.Derivative(at, 1e-3)
-			wantSlope, wantCurvature := differences[0], differences[1]
-			if !(math.Abs(slope-wantSlope) <= 1e-7*max(1, math.Abs(wantSlope))) {
-				t.Errorf("%s, %+v: the first derivative is %v, want %v (finite differences)", f.name, g, slope, wantSlope)
-			}
-			if !(math.Abs(curvature-wantCurvature) <= 1e-5*max(1, math.Abs(wantCurvature))) {
-				t.Errorf("%s, %+v: the second derivative is %v, want %v (finite differences)", f.name, g, curvature, wantCurvature)
+			values, differences := at(0), numeric.Derivative(at, 1e-3)
+			for order := 1; order <= 2; order++ {
+				got, want := values[order], differences[order-1]
+				if !(math.Abs(got-want) <= 1e-7*max(1, math.Abs(want))) {
+					t.Errorf("%s, %+v: derivative %d is %v, want %v (finite differences)", f.name, g, order, got, want)
+				}
 			}
 		}
 	}
