@@ -1,7 +1,6 @@
 package main
 
 import (
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -89,14 +88,8 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 	return training, validation
 }
 
-// weights returns a map from parameter names to copies of their values.
-func weights(n *model.Network[float32]) map[string][]float32 {
-	all := map[string][]float32{}
-	for _, p := range n.Params() {
-		all[p.Name] = slices.Clone(p.Value.Data)
-	}
-	return all
-}
+// weights returns the encoded parameters of a network.
+func weights(n *model.Network[float32]) []byte { return model.Checkpoint{Network: n}.Encode() }
 
 // estimated returns the results of one run of an evaluation on the first count images: the mean ELBO, the mean negative
 // log-likelihood and, for each image, the tail shape of the importance weights.
@@ -133,5 +126,3 @@ func estimated(n *model.Network[float32], images data.Images, count int, seed ui
 	}
 	return elbo, nll, tails
 }
-
-func sameWeights(a, b map[string][]float32) bool { return maps.EqualFunc(a, b, slices.Equal) }
