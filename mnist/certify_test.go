@@ -37,16 +37,14 @@ func logEvidence(c model.Checkpoint, x linalg.Matrix[float32]) float64 {
 // The bounds that eval -method ais prints must agree with log p(x), which is computed here by quadrature for the same
 // images. The other results must be the same as without -method ais.
 func TestBoundsAgreeWithTheEvidence(t *testing.T) {
-	few := ownImages(t, 12, 3) // so few that the step sizes are tuned on two validation images, which saves time
-	set, err := data.Load(t.Context(), few, nil)
-	noError(t, err)
+	set := ownImages(t, 12, 3) // so few that the step sizes are tuned on two validation images, which saves time
 	for _, c := range []struct {
 		config       model.Config
 		name, flags  string
 		images, runs int
 	}{
 		{model.Config{Kind: "hvae", K: 2, Tempering: "free", Latent: 1}, "hvae, K = 2, free tempering",
-			"-runs 1 -data " + few, 3, 1},
+			"-runs 1 -data " + set.Folder, 3, 1},
 		{model.Config{Kind: "vae", Tempering: "none", Latent: 1}, "vae", "-simulated -limit 2 -runs 2", 2, 2},
 	} {
 		file, checkpoint := trained(t, c.config, 4)

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hvae/linalg"
-	"hvae/mnist/data"
 	"hvae/mnist/eval"
 	"hvae/mnist/model"
 )
@@ -57,9 +56,7 @@ func TestEvalMatchesTheOracle(t *testing.T) {
 	wide := model.Config{Kind: "vae", Tempering: "none", Latent: 64}
 	hvae := model.Config{Kind: "hvae", K: 3, Tempering: "free", VaryEps: true, Latent: 5}
 	withoutFlow := model.Config{Kind: "vae", Tempering: "none", Latent: 5} // has the results of hvae with -K 0
-	folder := ownImages(t, 6, 7)
-	set, err := data.Load(t.Context(), folder, nil)
-	noError(t, err)
+	set := ownImages(t, 6, 7)
 	for _, c := range []struct {
 		config, same          model.Config // config must have the results of the model same with the same weights
 		flags                 string
@@ -74,7 +71,7 @@ func TestEvalMatchesTheOracle(t *testing.T) {
 		{vae, vae, "-samples 1 -runs 1", 1, 7, 1, 1, "vae"},
 	} {
 		file, checkpoint := trained(t, c.config, 4)
-		got := runEval(t, c.name, append(strings.Fields(c.flags), "-checkpoint", file, "-data", folder)...)
+		got := runEval(t, c.name, append(strings.Fields(c.flags), "-checkpoint", file, "-data", set.Folder)...)
 		network := model.New[float32](c.same, 0, 1)
 		network.SetEncoderAndDecoder(checkpoint.Network)
 		if c.same == c.config {

@@ -22,22 +22,15 @@ func noError(t *testing.T, err error) {
 	}
 }
 
-// digits returns the images of -data synthetic.
-func digits(t *testing.T) data.Set {
+// ownImages writes a dataset of synthetic digits to a new folder.
+func ownImages(t *testing.T, train, test int) data.Set {
 	t.Helper()
-	set, err := data.Load(t.Context(), "synthetic", nil)
+	folder := t.TempDir()
+	digits, err := data.Load(t.Context(), "synthetic", nil)
 	noError(t, err)
-	return set
-}
-
-// ownImages writes a dataset of synthetic digits to a new folder and returns the folder.
-func ownImages(t *testing.T, train, test int) (folder string) {
-	t.Helper()
-	folder = t.TempDir()
-	set := digits(t)
 	for name, pixels := range map[string][]byte{
-		"train-images-idx3-ubyte": bytes.Repeat(set.Train.Pixels, 4)[:784*train],
-		"t10k-images-idx3-ubyte":  set.Test.Pixels[:784*test],
+		"train-images-idx3-ubyte": bytes.Repeat(digits.Train.Pixels, 4)[:784*train],
+		"t10k-images-idx3-ubyte":  digits.Test.Pixels[:784*test],
 	} {
 		var b []byte
 		for _, v := range []int{2051, len(pixels) / 784, 28, 28} {
@@ -45,7 +38,9 @@ func ownImages(t *testing.T, train, test int) (folder string) {
 		}
 		write(t, append(b, pixels...), folder, name)
 	}
-	return folder
+	set, err := data.Load(t.Context(), folder, nil)
+	noError(t, err)
+	return set
 }
 
 // mnist runs the program and returns its output and its exit status.

@@ -47,7 +47,7 @@ func TestScripts(t *testing.T) {
 	noError(t, err)
 	images := os.Getenv("IMAGES")
 	if images == "" {
-		images = ownImages(t, 48, 6)
+		images = ownImages(t, 48, 6).Folder
 	}
 	scripts, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(scripts) < 4 {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,8 +18,9 @@ import (
 // the weights after the second epoch, and the state must contain the weights after the third. In the last case, the
 // last batch of validation images is smaller than the other batches.
 func TestTrainMatchesTheOracle(t *testing.T) {
-	own, large := " -data "+ownImages(t, 120, 1), " -data "+ownImages(t, 6*1010+5, 1)
+	own, large := ownImages(t, 120, 1), ownImages(t, 6*1010+5, 1)
 	for _, c := range []struct {
+		set          data.Set
 		flags        string
 		config       model.Config
 		n, batch     int // numbers of training images and of images in a batch; the last batch may be smaller
@@ -28,21 +28,19 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 		seed         uint64
 		epochs, best int
 	}{
-		{"-epochs 1 -data " + ownImages(t, 144, 1), model.Config{Kind: "vae", Tempering: "none", Latent: 64}, 120, 100, 1e-3, 1, 1, 0},
-		{"-epochs 9 -patience 1 -latent 3 -train 50 -batch 20 -lr 0.0085 -seed 2" + own, model.Config{Kind: "vae", Tempering: "none", Latent: 3}, 50, 20, 0.0085, 2, 3, 1},
-		{"-epochs 9 -patience 1 -model hvae -K 2 -tempering fixed -vary-eps -latent 2 -train 44 -batch 24 -lr 0.008 -seed 9 -recompute" + own,
+		{ownImages(t, 144, 1), "-epochs 1", model.Config{Kind: "vae", Tempering: "none", Latent: 64}, 120, 100, 1e-3, 1, 1, 0},
+		{own, "-epochs 9 -patience 1 -latent 3 -train 50 -batch 20 -lr 0.0085 -seed 2", model.Config{Kind: "vae", Tempering: "none", Latent: 3}, 50, 20, 0.0085, 2, 3, 1},
+		{own, "-epochs 9 -patience 1 -model hvae -K 2 -tempering fixed -vary-eps -latent 2 -train 44 -batch 24 -lr 0.008 -seed 9 -recompute",
 			model.Config{Kind: "hvae", K: 2, Tempering: "fixed", VaryEps: true, Latent: 2}, 44, 24, 0.008, 9, 3, 1},
-		{"-epochs 1 -model hvae -K 2 -tempering untied -eps 0.1 -alpha 0.8 -latent 2 -train 26 -batch 10" + own,
+		{own, "-epochs 1 -model hvae -K 2 -tempering untied -eps 0.1 -alpha 0.8 -latent 2 -train 26 -batch 10",
 			model.Config{Kind: "hvae", K: 2, Tempering: "untied", Latent: 2, Eps: 0.1, Alpha: 0.8}, 26, 10, 1e-3, 1, 1, 0},
-		{"-epochs 1 -latent 2 -train 26 -batch 10" + large, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 26, 10, 1e-3, 1, 1, 0},
+		{large, "-epochs 1 -latent 2 -train 26 -batch 10", model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 26, 10, 1e-3, 1, 1, 0},
 	} {
 		t.Run(c.flags, func(t *testing.T) {
 			t.Parallel()
-			dir, flags := t.TempDir(), strings.Fields(c.flags)
-			stdout, _ := mustRun(t, append([]string{"train", "-out", dir}, flags...)...)
-			set, err := data.Load(t.Context(), flags[slices.Index(flags, "-data")+1], nil)
-			noError(t, err)
-			course := newCourse(set.Train, c.config, c.n, c.batch, c.rate, c.seed)
+			dir := t.TempDir()
+			stdout, _ := mustRun(t, append([]string{"train", "-out", dir, "-data", c.set.Folder}, strings.Fields(c.flags)...)...)
+			course := newCourse(c.set.Train, c.config, c.n, c.batch, c.rate, c.seed)
 			metrics := jsonLines[map[string]float64](t, string(read(t, dir, metricsFile)))
 			if len(metrics) != c.epochs {
 				t.Fatalf("metrics of %d epochs, want %d", len(metrics), c.epochs)
@@ -60,7 +58,7 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 			}
 			best, _, err := readCheckpoint(dir)
 			noError(t, err)
-			if !bytes.Equal(want[c.best], weights(best.Network)) || best.Epoch != c.best+1 || best.DataSHA256 != set.SHA256 {
+			if !bytes.Equal(want[c.best], weights(best.Network)) || best.Epoch != c.best+1 || best.DataSHA256 != c.set.SHA256 {
 				t.Errorf("the model is not the model after epoch %d", c.best+1)
 			}
 			last, _, err := readCheckpoint(filepath.Join(dir, stateFile))
