@@ -16,8 +16,8 @@ import (
 )
 
 // A Batch lists columns of the data by their numbers; see Block.Columns. A number may occur several times, each time
-// with other noise. If one latent variable belongs to all N columns of the data, a bound that uses only the B columns of
-// its block must multiply their log-likelihood by N/B (see the example).
+// with other noise. If one latent variable belongs to all N columns of the data, a bound that uses only the B columns
+// of its block must multiply their log-likelihood by N/B (see the example).
 type Batch []int
 
 // Draws returns a batch of n draws for a target that has no data columns. All column numbers in the batch are −1.
@@ -144,9 +144,9 @@ func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, b
 
 // Evidence estimates the evidence of a single target from n draws of logEstimate, such as Sample.LogEstimate. It
 // returns an error if ctx is done early, if the estimate is infinite or NaN, for example because a standard deviation
-// is 0, or if an ImportanceBound is NaN, because the other draws of this bound are then lost. Use float64 if |log p_θ(x,
-// z)| exceeds 10⁴: in float32, the log evidence of 10,000 observations was off by 0.003, and of 100,000 by 0.8, and
-// neither StandardError nor TailShape showed it.
+// is 0, or if an ImportanceBound is NaN, because the other draws of this bound are then lost. Use float64 if |log
+// p_θ(x, z)| exceeds 10⁴: in float32, the log evidence of 10,000 observations was off by 0.003, and of 100,000 by 0.8,
+// and neither StandardError nor TailShape showed it.
 func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEstimate Bound[T]) (Evidence, error) {
 	own := Evaluator[T]{BlockSize: e.BlockSize} // its blocks have computed no other bound
 	_, logs, err := own.Evaluate(ctx, Draws(n), seed, logEstimate)

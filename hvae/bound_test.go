@@ -86,9 +86,9 @@ func TestFlowWithTheBestELBOHasTheWorstEvidenceUnlessTrainedByImportanceBound(t 
 	}
 }
 
-// Where q⁰ fits the posterior, as in logistic regression, training with several draws costs precision. Where it does not,
-// as for the eight schools, draws help after training with the ELBO. The standard errors are of estimates from 20,000
-// draws. All trainings take 1,000 steps with 64 draws.
+// Where q⁰ fits the posterior, as in logistic regression, training with several draws costs precision. Where it does
+// not, as for the eight schools, draws help after training with the ELBO. The standard errors are of estimates from
+// 20,000 draws. All trainings take 1,000 steps with 64 draws.
 func TestImportanceBoundHelpsWhereThePriorDoesNotFit(t *testing.T) {
 	if !*long {
 		t.Skip("takes seconds; run it with -long")

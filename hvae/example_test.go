@@ -21,9 +21,9 @@ type density func(z *ad.Var[float64]) *ad.Var[float64]
 
 func (f density) LogJoint(z *ad.Var[float64]) *ad.Var[float64] { return f(z) }
 
-// Algorithm 1 estimates the evidence from 10,000 draws, without training. In the model, z is uniform on (−6, 6)², x | z ~
-// N(z, I), and x = 0. The latent variable y is unbounded and determines z. The square contains nearly all of the mass of
-// N(z | 0, I), so log p(x) ≈ log 1/144 = −4.970. Using Constrain instead of Bounded would silently give a wrong estimate.
+// Algorithm 1 estimates the evidence from 10,000 draws, without training. In the model, z is uniform on (−6, 6)², x | z
+// ~ N(z, I), and x = 0. The latent variable y is unbounded and determines z. The square contains nearly all of the mass
+// of N(z | 0, I), so log p(x) ≈ log 1/144 = −4.970. With Constrain, the result would be wrong.
 func ExampleBounded() {
 	target := density(func(y *ad.Var[float64]) *ad.Var[float64] {
 		z, logJacobian := hvae.Bounded(y, -6, 6)

@@ -84,7 +84,7 @@ func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f
 		return f, err
 	}
 	var t ad.Tape[float64]
-	covariances := ad.SumTo(ad.Square(t.Const(below.Value)), dims, 1) // its other elements are still 0
+	covariances := ad.SumTo(ad.Square(t.Const(below.Value)), dims, 1) // elements on and above the diagonal are 0
 	variances := ad.Add(ad.Exp(ad.Scale(t.Const(logSD.Value), 2)), covariances)
 	ais := &AIS[float64]{Target: func(*ad.Tape[float64]) Target[float64] { return target }, Steps: 200, Leapfrogs: 5}
 	ais.Mean, ais.SD = mean.Value, ad.Exp(ad.Scale(ad.Log(variances), 0.5)).Value

@@ -112,8 +112,8 @@ func TestTailShapeOfDegenerateWeights(t *testing.T) {
 	}
 }
 
-// Draws with log p̂ = NaN count as p̂ = 0. In the first case, p̂/e⁵ is 1, 0, 3 and 0, so its mean is 1, its variance is 2,
-// and (Σ p̂)²/Σ p̂² = 1.6. In the other cases, the estimate is 0 or ∞, so only Log and the counts are meaningful.
+// Draws with log p̂ = NaN count as p̂ = 0. In the first case, p̂/e⁵ is 1, 0, 3 and 0, so its mean is 1, its variance is
+// 2, and (Σ p̂)²/Σ p̂² = 1.6. In the other cases, the estimate is 0 or ∞, so only Log and the counts are meaningful.
 func TestEstimatesWithDivergedZeroOrInfiniteDraws(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	for _, c := range []struct {
@@ -230,8 +230,8 @@ func TestConstrainStaysInTheInterval(t *testing.T) {
 	}
 }
 
-// check reports an error unless Constrain maps −40, 0 and 40 to the ends and the middle of (lo, hi), within a tolerance,
-// and to values from low to high, which are lo and hi, rounded to T.
+// check reports an error unless Constrain maps −40, 0 and 40 to the ends and the middle of (lo, hi), within a
+// tolerance, and to values from low to high, which are lo and hi, rounded to T.
 func check[T linalg.Float](t *testing.T, low, high T, tolerance, lo, hi float64) {
 	var tape ad.Tape[T]
 	got := hvae.Constrain(tape.Const(linalg.Column[T](-40, 0, 40)), lo, hi).Value.Data

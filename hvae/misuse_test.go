@@ -156,6 +156,7 @@ func TestMisuseOfTrainersPanics(t *testing.T) {
 	for want, f := range map[string]func(){
 		"NewTrainer: the number of parameters is 0; it must be at least 1":   trainer(),
 		"NewTrainer: parameter 1, counted from 0, is nil":                    trainer(a, nil),
+		`the parameters "a" and "a" are the same or share memory`:            trainer(a, a),
 		`the parameters "a" and "b" are the same or share memory`:            trainer(a, param("b", 1, 3)),
 		`the parameters "b" and "c" are the same or share memory`:            trainer(param("b", 0, 3), param("c", 1, 2)),
 		"NewTrainer: the optimiser is nil":                                   func() { hvae.NewTrainer(parameter(1.0), nil, nil) },

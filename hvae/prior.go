@@ -49,7 +49,7 @@ func (q DiagonalNormal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
 func (q DiagonalNormal[T]) Divergence() *ad.Var[T] {
 	q.check(q.Mean.Rows())
 	logSD := q.logSD()
-	squares := ad.Add(squaredNorms(q.Mean), squaredNorms(q.SD))
+	squares := ad.Add(ad.MulSumTo(q.Mean, q.Mean, 1, q.Mean.Cols()), ad.MulSumTo(q.SD, q.SD, 1, q.SD.Cols()))
 	return ad.Sub(ad.Scale(ad.AddConst(squares, -T(q.SD.Rows())), 0.5), logSD)
 }
 
@@ -64,8 +64,8 @@ func (q DiagonalNormal[T]) check(n int) {
 
 // Normal is the variational prior N(μ, CCᵀ) with any covariance, where C is lower triangular. Mean μ and SD, the
 // diagonal of C, have the shapes of DiagonalNormal, and SD is positive. Below [ℓ×ℓ] contains the elements of C below
-// the diagonal; its other elements have no effect, so it may be the C of linalg.Cholesky. Draw and LogDensity take about
-// ℓ²B multiplications.
+// the diagonal; its other elements have no effect, so it may be the C of linalg.Cholesky. Draw and LogDensity take
+// about ℓ²B multiplications.
 type Normal[T linalg.Float] struct{ Mean, SD, Below *ad.Var[T] }
 
 // Draw returns z₀ = μ + Cε [ℓ×B] and log q⁰(z₀) [1×B].

@@ -99,11 +99,9 @@ func overlap[T linalg.Float](a, b []T) bool {
 
 // LogNormal returns log N(x | 0, I) [1×B] for the columns of x [ℓ×B].
 func LogNormal[T linalg.Float](x *ad.Var[T]) *ad.Var[T] {
-	return ad.AddConst(ad.Scale(squaredNorms(x), -0.5), -T(x.Rows())*numeric.Log2Pi/2)
+	squares := ad.MulSumTo(x, x, 1, x.Cols())
+	return ad.AddConst(ad.Scale(squares, -0.5), -T(x.Rows())*numeric.Log2Pi/2)
 }
-
-// squaredNorms returns xᵀx [1×B] for the columns of x [ℓ×B].
-func squaredNorms[T linalg.Float](x *ad.Var[T]) *ad.Var[T] { return ad.MulSumTo(x, x, 1, x.Cols()) }
 
 // row returns row k of v as a column [n×1], where n is the number of columns of v.
 func row[T linalg.Float](v *ad.Var[T], k int) *ad.Var[T] {

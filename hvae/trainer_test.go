@@ -17,11 +17,14 @@ import (
 	"hvae/linalg"
 )
 
-// gradients is an optimiser that keeps the gradient of the last step and adds it to the parameter.
-type gradients[T linalg.Float] struct{ last []T }
+// gradients is an optimiser that keeps the number and gradient of the last step and adds the gradient to the parameter.
+type gradients[T linalg.Float] struct {
+	step int
+	last []T
+}
 
-func (o *gradients[T]) Ascend(_ int, theta, gradient []T, _ linalg.Matrix[T]) {
-	o.last = slices.Clone(gradient)
+func (o *gradients[T]) Ascend(step int, theta, gradient []T, _ linalg.Matrix[T]) {
+	o.step, o.last = step, slices.Clone(gradient)
 	for i, g := range gradient {
 		theta[i] += g
 	}
@@ -72,12 +75,13 @@ func TestStepAveragesOverBatchesAndBlocksOfAnySize(t *testing.T) {
 	data := linalg.Of(2, 7, []float64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13})
 	for _, size := range []int{0, 1, 2, 5, 7, 100} {
 		o, params := new(gradients[float64]), parameter(2.0, 3)
+		theta := params[0]
 		trainer := hvae.NewTrainer(params, o, func(b *hvae.Block[float64]) *ad.Var[float64] {
-			return ad.Mul(ad.Sum(b.Var(params[0])), ad.SumTo(b.Columns(data), 1, b.Size))
+			return ad.Mul(ad.Sum(b.Var(theta)), ad.SumTo(b.Columns(data), 1, b.Size))
 		})
-		trainer.BlockSize = size
+		trainer.BlockSize, params[0] = size, nil // the trainer has a copy of the list
 		for _, batch := range []hvae.Batch{{4, 0, 0}, {6, 5, 4, 3, 2, 1, 0}, {1, 3}, {2}, {0, 3, 4, 4, 6}} {
-			copy(params[0].Value.Data, []float64{2, 3})
+			copy(theta.Value.Data, []float64{2, 3})
 			mean, want := 0.0, []float64{}
 			for _, j := range batch {
 				mean, want = mean+float64(7+2*j)/float64(len(batch)), append(want, 5*float64(7+2*j))
@@ -88,16 +92,16 @@ func TestStepAveragesOverBatchesAndBlocksOfAnySize(t *testing.T) {
 			}
 			bound, err := trainer.Step(t.Context(), batch)
 			got, expected := append(o.last, alone, bound), []float64{mean, mean, 5 * mean, 5 * mean}
-			if !(hvaetest.Distance(got, expected) <= 1e-13*mean) || bound != alone || err != nil {
+			if !(hvaetest.Distance(got, expected) <= 1e-13*mean) || bound != alone || o.step != trainer.Steps() || err != nil {
 				t.Errorf("BlockSize %d, columns %v: gradient and bounds are %v, want %v; error %v", size, batch, got, expected, err)
 			}
 		}
 	}
 }
 
-// A step must change the parameters of its trainer and no others. If the bound leaves a parameter of the trainer unused,
-// Step returns an error. A zero gradient is not an error. In an evaluation, any parameter is a constant. Trainers do not
-// share running averages.
+// A step must change the parameters of its trainer and no others. If the bound leaves a parameter of the trainer
+// unused, Step returns an error. A zero gradient is not an error. In an evaluation, any parameter is a constant.
+// Trainers do not share running averages.
 func TestStepUpdatesExactlyTheParametersOfTheTrainer(t *testing.T) {
 	for _, scale := range []float64{0, 1} {
 		var params hvae.Params[float64]
@@ -162,8 +166,12 @@ func TestRestoreRejectsStatesThatDoNotFit(t *testing.T) {
 	s := hvae.NewTrainer(params, &hvae.Adamax[float64]{}, nil).State() // a pointer to Adamax is the same optimiser
 	s.Steps, s.Seed = 7, 8
 	err := trainer.Restore(s)
-	s.Params[0].Averages.Data[0]++
-	if got := trainer.State(); err != nil || got.Steps != 7 || got.Seed != 8 || got.Params[0].Averages.Data[0] != 0 {
+	for _, shared := range []hvae.State[float64]{s, trainer.State()} { // the trainer must not notice these changes
+		shared.Params[0].Value.Data[0]++
+		shared.Params[0].Averages.Data[0]++
+	}
+	got := trainer.State()
+	if err != nil || got.Steps != 7 || got.Seed != 8 || !reflect.DeepEqual(got.Params, before.Params) {
 		t.Errorf("Restore returns the error %v and restores %+v", err, got)
 	}
 }
@@ -279,8 +287,8 @@ func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 	}
 }
 
-// RMSProp squares the gradient, so one gradient of 10²⁰ in float32 would stop the parameter for ever. Step must refuse it
-// for every optimiser, but accept a gradient whose squares are finite, even if their sum is infinite.
+// RMSProp squares the gradient, so one gradient of 10²⁰ in float32 would stop the parameter for ever. Step must refuse
+// it for every optimiser, but accept a gradient whose squares are finite, even if their sum is infinite.
 func TestStepRefusesGradientsWhoseSquareOverflows(t *testing.T) {
 	for _, o := range []hvae.Optimiser[float32]{hvae.Adamax[float32]{Rate: 0.1}, hvae.RMSProp[float32]{Rate: 0.1}} {
 		params := parameter[float32](1, 2)

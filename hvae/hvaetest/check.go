@@ -79,8 +79,8 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, poin
 	return nil
 }
 
-// compare returns an error if |g − n| > e + 10⁻⁶·m or e > 10⁻³·m, where g is an element of got, n is the same element of
-// numerical(step/8), m = max(1, |n|), and e = 10·|n − numerical(step)| estimates the error of n.
+// compare returns an error if |g − n| > e + 10⁻⁶·m or e > 10⁻³·m, where g is an element of got, n is the same element
+// of numerical(step/8), m = max(1, |n|), and e = 10·|n − numerical(step)| estimates the error of n.
 func compare(quantity string, at, got []float64, numerical func(h float64) []float64) error {
 	coarse, fine := numerical(step), numerical(step/8)
 	for i, want := range fine {

@@ -11,7 +11,7 @@ import (
 
 const step = 1e-3 // step size h for Jacobian; it suits functions whose higher derivatives are of order 1
 
-// Jacobian computes the matrix of derivatives ∂f_i/∂x_j at x by finite differences (numeric.Derivative) with step size h.
+// Jacobian computes the derivatives ∂f_i/∂x_j at x by finite differences (numeric.Derivative) with step size h.
 func Jacobian(f func(x []float64) []float64, x []float64, h float64) linalg.Matrix[float64] {
 	J := linalg.New[float64](len(f(x)), len(x))
 	for j := range x {
