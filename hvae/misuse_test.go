@@ -86,6 +86,7 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 		"the momentum is nil":                      his(vae, z, nil),
 		"HIS: ε and γ₀ are the same variable or":   his(vae, z, tp.Const(z.Value)),
 		"are the same variable or share memory; t": his(vae, ad.RowRange(tp.Const(column), 0, 2), ad.RowRange(tp.Const(column), 1, 3)),
+		"ReverseHIS: the variational prior is nil": func() { hvae.ReverseHIS(vae, nil, z, rho) },
 		"the position is nil":                      func() { hvae.ReverseHIS(vae, hvae.StandardNormal[float64]{}, nil, z) },
 
 		"ImportanceBound: L is 0 for log p̂ [1×3]":                           func() { hvae.ImportanceBound(tp.Fill(1, 3, 0), 0) },
@@ -94,6 +95,7 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 		"ImportanceEstimate: the number of draws is 0; it":                   func() { hvae.ImportanceEstimate(nil) },
 		"ImportanceBound: log p̂ is nil":                                     func() { hvae.ImportanceBound[float64](nil, 1) },
 		"Unconstrain: 0.6 is not in the interval (0, 0.5)":                   func() { hvae.Unconstrain(0.6, 0, 0.5) },
+		"Unconstrain: -1 is not in the interval (-Inf, 0)":                   func() { hvae.Unconstrain(-1, math.Inf(-1), 0) },
 		"Constrain: the interval is (1, 1)":                                  func() { hvae.Constrain(z, 1, 1) },
 		"Constrain: the interval is (-Inf, 0)":                               func() { hvae.Constrain(z, math.Inf(-1), 0) },
 	} {
@@ -109,8 +111,9 @@ func TestMisuseOfAISPanics(t *testing.T) {
 		"AIS has Steps = 0": func(a *hvae.AIS[float64]) { a.Steps, a.StepSizes = 0, nil },
 		"Leapfrogs = 0":     func(a *hvae.AIS[float64]) { a.Leapfrogs = 0 },
 		"AIS has Mean [2×1] and SD [1×1]; both must be [ℓ×1] or [ℓ×B] for 3 chains": func(a *hvae.AIS[float64]) { a.Mean = linalg.New[float64](2, 1) },
-		"AIS has Mean [1×2] and": func(a *hvae.AIS[float64]) { a.Mean = linalg.New[float64](1, 2) },
-		"and SD [1×2]":           func(a *hvae.AIS[float64]) { a.SD = linalg.New[float64](1, 2) },
+		"AIS has Mean [1×1] and SD [2×1]":                                           func(a *hvae.AIS[float64]) { a.SD = linalg.New[float64](2, 1) },
+		"AIS has Mean [1×2] and":                                                    func(a *hvae.AIS[float64]) { a.Mean = linalg.New[float64](1, 2) },
+		"and SD [1×2]":                                                              func(a *hvae.AIS[float64]) { a.SD = linalg.New[float64](1, 2) },
 	} {
 		a := annealed(hvaetest.Bimodal, 2)
 		change(a)
@@ -125,6 +128,7 @@ func TestMisuseOfAISPanics(t *testing.T) {
 		"AIS: the number of streams is 0; it must be at least 1": func() { a.Forward(t.Context(), nil) },
 		"AIS: a stream is nil": func() { a.Forward(t.Context(), append(chains(1), nil)) },
 		"AIS.Reverse: z is [1×3]; it must be [1×2] for 2 streams": func() { a.Reverse(t.Context(), z, chains(2)) },
+		"AIS.Reverse: z is [3×1]; it must be [1×1] for 1 streams": func() { a.Reverse(t.Context(), linalg.New[float64](3, 1), chains(1)) },
 		"AIS.Evidence: n is 0; it must be at least 1":             func() { a.Evidence(t.Context(), 0, 1) },
 		"AIS.Tune: passes is 0; it must be at least 1":            func() { a.Tune(t.Context(), chains(3), 0) },
 	} {

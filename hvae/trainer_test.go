@@ -154,6 +154,7 @@ func TestRestoreRejectsStatesThatDoNotFit(t *testing.T) {
 		`"a" [1×2]`:                       func(s *hvae.State[float64]) { s.Params[0].Value.Rows, s.Params[0].Value.Cols = 1, 2 },
 		`"a" [2×1] of 1 elements`:         func(s *hvae.State[float64]) { s.Params[0].Value.Data = []float64{1} },
 		"[0×0] of 0 elements into":        func(s *hvae.State[float64]) { s.Params[1].Averages = linalg.Matrix[float64]{} },
+		`parameter "a", or an average of`: func(s *hvae.State[float64]) { s.Params[0].Value.Data[1] = math.NaN() },
 		`parameter "b", or an average of`: func(s *hvae.State[float64]) { s.Params[1].Averages.Data[1] = math.NaN() },
 	} {
 		s := trainer.State()
@@ -171,7 +172,8 @@ func TestRestoreRejectsStatesThatDoNotFit(t *testing.T) {
 		shared.Params[0].Averages.Data[0]++
 	}
 	got := trainer.State()
-	if err != nil || got.Steps != 7 || got.Seed != 8 || !reflect.DeepEqual(got.Params, before.Params) {
+	a := got.Params[0]
+	if err != nil || got.Steps != 7 || got.Seed != 8 || a.Value.Data[0] != 1 || a.Averages.Data[0] != 0 {
 		t.Errorf("Restore returns the error %v and restores %+v", err, got)
 	}
 }
