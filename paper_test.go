@@ -1688,23 +1688,20 @@ func diagonal(t *tape, mean, sd []float64) prior {
 // In most checks, the variational prior is N(priorMean, priorSD²I). It overlaps both modes of hvaetest.Bimodal.
 const priorMean, priorSD = 0.2, 1.1
 
-// variationalPrior returns N(priorMean, priorSD²I).
 func variationalPrior(t *tape, dims int) prior {
 	return prior{Mean: t.Fill(dims, 1, priorMean), SD: t.Fill(dims, 1, priorSD)}
 }
 
-// drawHIS returns n draws of Algorithm 1.
 func drawHIS(t *tape, f *flow, q0 prior, n int, rng *rand.Rand) hvae.Sample[float64] {
 	sample, _, _ := drawWithNoise(t, f, q0, n, rng)
 	return sample
 }
 
-// drawWithNoise returns n draws from Algorithm 1, and the noise ε and γ₀ that produced them.
+// drawWithNoise returns n draws of Algorithm 1, and the noise ε and γ₀ that produced them.
 func drawWithNoise(t *tape, f *flow, q0 prior, n int, rng *rand.Rand) (
 	sample hvae.Sample[float64], epsilon, gamma0 variable) {
-	dims := q0.Mean.Rows()
-	epsilon = noise(t, rng, dims, n)
-	gamma0 = noise(t, rng, dims, n)
+	epsilon = noise(t, rng, q0.Mean.Rows(), n)
+	gamma0 = noise(t, rng, q0.Mean.Rows(), n)
 	return hvae.HIS(f, q0, epsilon, gamma0), epsilon, gamma0
 }
 
@@ -1730,7 +1727,6 @@ func ratios(logEstimates []float64, logEvidence float64) []float64 {
 	return apply(logEstimates, func(l float64) float64 { return math.Exp(l - logEvidence) })
 }
 
-// squaredDeviations returns (x_i − x̄)², where x̄ is the mean of x.
 func squaredDeviations(x []float64) []float64 {
 	mean, _ := numeric.MeanSE(x)
 	return apply(x, func(v float64) float64 { return (v - mean) * (v - mean) })
@@ -1745,7 +1741,6 @@ func differences(a, b []float64) []float64 {
 	return d
 }
 
-// apply returns the slice y with elements y_i = f(x_i).
 func apply(x []float64, f func(float64) float64) []float64 {
 	y := make([]float64, len(x))
 	for i, v := range x {
@@ -1763,7 +1758,6 @@ func dot(a, b []float64) (sum float64) {
 	return sum
 }
 
-// logNormal returns log N(x | mean, variance).
 func logNormal(x, mean, variance float64) float64 {
 	return -(x-mean)*(x-mean)/(2*variance) - math.Log(2*math.Pi*variance)/2
 }

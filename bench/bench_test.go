@@ -52,7 +52,6 @@ func measure(b *testing.B, flops float64, f func()) {
 	}
 }
 
-// measureSteps measures optimiser steps.
 func measureSteps[T linalg.Float](b *testing.B, t *hvae.Trainer[T], batch hvae.Batch, flops float64) {
 	measure(b, flops, func() {
 		if _, err := t.Step(b.Context(), batch); err != nil {

@@ -82,7 +82,6 @@ func randomOperands[T linalg.Float](rng *rand.Rand, g Geometry, batch int) opera
 		random[T](rng, g.OutC, 1), random[T](rng, g.InC, 1)}
 }
 
-// run returns the results of conv, transpose and weightGradient.
 func (o operands[T]) run(g Geometry) (y, in, weight linalg.Matrix[T]) {
 	y, in, weight = linalg.New[T](g.Out(), o.x.Cols), linalg.New[T](g.In(), o.x.Cols), linalg.New[T](g.Taps(), g.OutC)
 	for _, m := range []linalg.Matrix[T]{y, in, weight} {

@@ -10,7 +10,6 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// random returns a matrix of independent samples from the normal distribution N(0, 1).
 func random[T Float](rng *rand.Rand, rows, cols int) Matrix[T] {
 	return formula[T](Shape{rows, cols}, func(i, j int) float64 { return rng.NormFloat64() })
 }

@@ -27,7 +27,6 @@ func panicOf(f func()) (value any) {
 	return nil
 }
 
-// normals returns n independent samples from the normal distribution N(0, 1).
 func normals[T Float](rng *rand.Rand, n int) []T {
 	x := make([]T, n)
 	for i := range x {
@@ -36,7 +35,6 @@ func normals[T Float](rng *rand.Rand, n int) []T {
 	return x
 }
 
-// special returns NaN, an infinity or −0.
 func special[T Float](rng *rand.Rand) T {
 	return T([]float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1)}[rng.IntN(4)])
 }
