@@ -335,7 +335,7 @@ func views(seed uint64) operation {
 
 func TestDerivativesOfNestedViews(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 1))
-	for seed := range uint64(200) {
+	for seed := range uint64(100) {
 		(&problem{operation: views(seed)}).check(t, rng, sh(4, 3))
 	}
 }
