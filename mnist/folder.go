@@ -62,22 +62,18 @@ func (s state) encode() []byte {
 	header := s
 	header.Best = nil
 	header.Trainer.Params = slices.Clone(s.Trainer.Params)
+	size := len(s.Best) + 1<<20 // usually enough for the gob; otherwise, the buffer grows
 	for _, m := range header.matrices() {
-		m.Data = nil
-	}
-	size := len(s.Best) + 1<<20 // enough for the header and the gzip format
-	for _, m := range s.matrices() {
 		size += 4 * len(m.Data)
+		m.Data = nil
 	}
 	b := bytes.NewBuffer(make([]byte, 0, size))
 	z, _ := gzip.NewWriterLevel(b, gzip.NoCompression) // only the checksum of gzip is needed
 	gob.NewEncoder(z).Encode(header)                   // cannot fail, because it writes to memory
-	var block []byte
+	var numbers []byte
 	for _, m := range s.matrices() {
-		for numbers := range slices.Chunk(m.Data, 1<<14) {
-			block, _ = binary.Append(block[:0], binary.LittleEndian, numbers)
-			z.Write(block)
-		}
+		numbers, _ = binary.Append(numbers[:0], binary.LittleEndian, m.Data)
+		z.Write(numbers)
 	}
 	z.Write(s.Best)
 	z.Close()
