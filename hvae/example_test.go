@@ -187,10 +187,7 @@ func ExampleTrainer_Restore() {
 	whole, first, second := start(), start(), start() // the second runs in another process
 	train(whole, 20)
 	train(first, 10)
-	file, err := json.Marshal(first.State())
-	if err != nil {
-		log.Fatal(err)
-	}
+	file, _ := json.Marshal(first.State())
 	var state hvae.State[float64]
 	if err := json.Unmarshal(file, &state); err != nil {
 		log.Fatal(err)
