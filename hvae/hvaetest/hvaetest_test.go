@@ -195,6 +195,9 @@ func TestTestPriorAcceptsRightAndReportsWrongPriors(t *testing.T) {
 		{"log q⁰(z₀) is [3×50]", always(func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
 			return epsilon, ad.Square(epsilon)
 		})},
+		{"for 3 dimensions, z₀ is [1×50]", always(func(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
+			return ad.RowRange(epsilon, 0, 1), hvae.LogNormal(epsilon)
+		})},
 		{"LogDensity", func(t tape) hvae.Prior[float64] {
 			return shifted{hvae.DiagonalNormal[float64]{Mean: t.Fill(3, 1, 1), SD: t.Fill(3, 1, 1)}}
 		}},
