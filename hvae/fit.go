@@ -36,7 +36,7 @@ func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f
 	}
 	var params, flowParams Params[float64] // all start at 0
 	mean, logSD := params.Add("mean", linalg.New[float64](dims, 1)), params.Add("log sd", linalg.New[float64](dims, 1))
-	below := &Param[float64]{Name: "below", Value: linalg.New[float64](dims, dims)}
+	below := &Param[float64]{Name: "below", Value: linalg.New[float64](dims, min(dims, 30))}
 	if dims <= 30 {
 		params = append(params, below)
 	}

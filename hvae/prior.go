@@ -64,8 +64,7 @@ func (q DiagonalNormal[T]) check(n int) {
 
 // Normal is the variational prior N(μ, CCᵀ) with any covariance, where C is lower triangular. Mean μ and SD, the
 // diagonal of C, have the shapes of DiagonalNormal, and SD is positive. Below [ℓ×ℓ] contains the elements of C below
-// the diagonal; its other elements have no effect, so it may be the C of linalg.Cholesky. Draw and LogDensity take
-// about ℓ²B multiplications.
+// the diagonal; its other elements have no effect. Draw and LogDensity take about ℓ²B multiplications.
 type Normal[T linalg.Float] struct{ Mean, SD, Below *ad.Var[T] }
 
 // Draw returns z₀ = μ + Cε [ℓ×B] and log q⁰(z₀) [1×B].

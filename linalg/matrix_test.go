@@ -41,7 +41,6 @@ func TestWrongShapesPanicWithAMessageThatContainsThem(t *testing.T) {
 		{"MatMulTB", []Shape{full, {2, 3}, {4, 3}}, func(x []m) { MatMulTB(x[0], x[1], x[2], scratch) }},
 		{"MatMulTB", []Shape{full, {2, 3}, {4, 3}}, func(x []m) { AddMatMulTB(x[0], x[1], x[2], scratch) }},
 		{"TransposeBlocks", []Shape{full, full}, func(x []m) { TransposeBlocks(x[0], x[1], 2) }},
-		{"Cholesky", []Shape{{2, 2}}, func(x []m) { Cholesky(x[0]) }},
 	}
 	for _, op := range operations[float64]() {
 		name, _, _ := strings.Cut(op.name, ",")
