@@ -106,8 +106,5 @@ func TestSpeedsInDocumentsMatchTheMeasurements(t *testing.T) {
 
 // span returns the range of two numbers, or a single number if they are equal.
 func span(low, high float64) string {
-	if low == high {
-		return fmt.Sprintf("%.1f", low)
-	}
-	return fmt.Sprintf("%.1f to %.1f", low, high)
+	return strings.Join(slices.Compact([]string{fmt.Sprintf("%.1f", low), fmt.Sprintf("%.1f", high)}), " to ")
 }

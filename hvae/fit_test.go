@@ -72,13 +72,10 @@ func TestFitIsRightOrWarns(t *testing.T) {
 }
 
 func TestFitReturnsErrorsAndPanicsIfMisused(t *testing.T) {
-	fit := func(dims int, o hvae.FitOptions) func() {
-		return func() { hvae.Fit(t.Context(), smallLogistic, dims, o) }
-	}
-	mustPanic(t, "Fit: dims is 0, with {K:2", fit(0, hvae.FitOptions{K: 2}))
-	mustPanic(t, "with {K:-1 Steps:0", fit(1, hvae.FitOptions{K: -1}))
-	mustPanic(t, "and no option negative", fit(1, hvae.FitOptions{Steps: -1}))
-	mustPanic(t, "Draws:-1", fit(1, hvae.FitOptions{Draws: -1}))
+	mustPanic(t, "Fit: dims is 0, with {K:2", func() { hvae.Fit(t.Context(), smallLogistic, 0, hvae.FitOptions{K: 2}) })
+	mustPanic(t, "with {K:-1 Steps:0", func() { hvae.Fit(t.Context(), smallLogistic, 1, hvae.FitOptions{K: -1}) })
+	mustPanic(t, "and no option negative", func() { hvae.Fit(t.Context(), smallLogistic, 1, hvae.FitOptions{Steps: -1}) })
+	mustPanic(t, "Draws:-1", func() { hvae.Fit(t.Context(), smallLogistic, 1, hvae.FitOptions{Draws: -1}) })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := hvae.Fit(ctx, smallLogistic, 2, hvae.FitOptions{}); err != context.Canceled {

@@ -178,7 +178,6 @@ func TestEvidenceSurvivesDivergedDraws(t *testing.T) {
 			return hvae.HIS(f, prior, b.Noise(2, 1), b.Noise(2, 1)).LogEstimate()
 		}
 	}
-	infinite := func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Tape.Fill(1, b.Size, math.Inf(1)) }
 	var evaluator hvae.Evaluator[float64]
 	e, err := evaluator.Evidence(t.Context(), 2000, 1, draw(0.1, 1, 1, 1))
 	if err != nil || e.Diverged == 0 || e.Diverged == 2000 || math.IsInf(e.Log, 0) || math.IsNaN(e.Log) {
@@ -200,7 +199,7 @@ func TestEvidenceSurvivesDivergedDraws(t *testing.T) {
 		"first in the operation ad.log, [2×1], whose element":  draw(0.01, 0, 1, 1),
 		"first in the operation ad.log, [20×1], whose element": draw(0.01, 1, 0, 1),
 		"first in the operation ad.log, [1×1], whose element":  draw(0.01, 1, 1, 0),
-		"the estimate is +Inf":                                 infinite,
+		"the estimate is +Inf":                                 func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Tape.Fill(1, b.Size, math.Inf(1)) },
 		"(diverged draws: 200): the bound (NaN) is not finite": draw(1e200, 1, 1, 1),
 	} {
 		_, err := evaluator.Evidence(t.Context(), 200, 1, bound)

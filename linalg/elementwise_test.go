@@ -279,10 +279,8 @@ func testFinite[T Float](t *testing.T, name string, finite func(Matrix[T]) bool,
 					t.Fatalf("%s is true although element %d of %d is %v", name, i, n, v)
 				}
 			}
-			m.Data[i] = -largest // so that a partial sum of two elements, for n = 256, would be finite for +overflow
-			if i >= 128 {
-				m.Data[i], m.Data[i-128] = 0, 0
-			}
+			// 128 elements later, the partial sum of this element and +overflow must not be finite.
+			m.Data[i], m.Data[max(0, i-128)] = -largest, 0
 		}
 	}
 }
