@@ -20,7 +20,7 @@ type transposeKernel struct{ rows, index int }
 // order. The length of a must be a multiple of rows·cols.
 func Transpose[T Float](dst, a []T, rows, cols int) {
 	dst = dst[:len(a)]
-	if simd32[T]() && cols >= 4 && len(a) > 0 {
+	if simd32[T]() && cols >= 4 {
 		for _, k := range kernelSets[level].transposes { // tallest bands first
 			if rows >= k.rows {
 				transposeSIMD(k, dst, a, rows, cols)
@@ -41,18 +41,23 @@ func Transpose[T Float](dst, a []T, rows, cols int) {
 // quad) at a time. If the number of rows is not a multiple of k.rows, the last two bands overlap. If the number of
 // columns is not a multiple of four, the last two quads overlap.
 func transposeSIMD[T Float](k transposeKernel, dst, a []T, rows, cols int) {
+	size := rows * cols
+	chunk := max(1, 4096/size) * size // elements of as many matrices as fit into the first-level cache, at least one
 	type span struct{ first, count int }
 	// The first span of rows consists of bands that do not overlap. If rows remain, the second span is one more band,
 	// which overlaps the first span. Otherwise, it is empty. Columns are divided into spans of quads in the same way.
 	bands := [2]span{{0, rows / k.rows}, {rows - k.rows, min(1, rows%k.rows)}}
 	quads := [2]span{{0, cols / 4}, {cols - 4, min(1, cols%4)}}
-	size := rows * cols
-	args := transposeArgs{dstRow: 4 * rows, srcRow: 4 * cols, matrices: len(a) / size}
-	for _, b := range bands {
-		for _, q := range quads {
-			if b.count > 0 && q.count > 0 {
-				args.dst = pointer(dst[q.first*rows+b.first:])
-				args.src = pointer(a[b.first*cols+q.first:])
+	for lo := 0; lo < len(a); lo += chunk {
+		args := transposeArgs{dstRow: 4 * rows, srcRow: 4 * cols}
+		args.matrices = min(chunk, len(a)-lo) / size
+		for _, b := range bands {
+			for _, q := range quads {
+				if b.count == 0 || q.count == 0 {
+					continue
+				}
+				args.dst = pointer(dst[lo+q.first*rows+b.first:])
+				args.src = pointer(a[lo+b.first*cols+q.first:])
 				args.bands, args.quads = b.count, q.count
 				args.dstNext, args.srcNext = 4*(size-b.count*k.rows), 4*(size-b.count*k.rows*cols)
 				callTranspose(k.index, &args)
