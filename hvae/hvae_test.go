@@ -196,11 +196,11 @@ func TestEvidenceSurvivesDivergedDraws(t *testing.T) {
 		t.Errorf("for ImportanceBound without draws NaN, Evidence returns %+v and the error %v", e, err)
 	}
 	for want, bound := range map[string]hvae.Bound[float64]{
-		"first in the operation ad.log, [2×1], whose element":  draw(0.01, 0, 1, 1),
-		"first in the operation ad.log, [20×1], whose element": draw(0.01, 1, 0, 1),
-		"first in the operation ad.log, [1×1], whose element":  draw(0.01, 1, 1, 0),
-		"the estimate is +Inf":                                 func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Tape.Fill(1, b.Size, math.Inf(1)) },
-		"(diverged draws: 200): the bound (NaN) is not finite": draw(1e200, 1, 1, 1),
+		"first in the operation ad.log, [2×1]":  draw(0.01, 0, 1, 1),
+		"first in the operation ad.log, [20×1]": draw(0.01, 1, 0, 1),
+		"first in the operation ad.log, [1×1]":  draw(0.01, 1, 1, 0),
+		"the estimate is +Inf":                  func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Tape.Fill(1, b.Size, math.Inf(1)) },
+		"draws: 200): the bound (NaN) is not":   draw(1e200, 1, 1, 1),
 	} {
 		_, err := evaluator.Evidence(t.Context(), 200, 1, bound)
 		if text := fmt.Sprint(err); !strings.HasPrefix(text, "the estimate is ") || !strings.Contains(text, want) {

@@ -110,10 +110,10 @@ func TestMisuseOfAISPanics(t *testing.T) {
 		"AIS has Steps = 2, Leapfrogs = 3 and 0 StepSizes": func(a *hvae.AIS[float64]) { a.StepSizes = nil },
 		"AIS has Steps = 0": func(a *hvae.AIS[float64]) { a.Steps, a.StepSizes = 0, nil },
 		"Leapfrogs = 0":     func(a *hvae.AIS[float64]) { a.Leapfrogs = 0 },
-		"AIS has Mean [2×1] and SD [1×1]; both must be [ℓ×1] or [ℓ×B] for 3 chains": func(a *hvae.AIS[float64]) { a.Mean = linalg.New[float64](2, 1) },
-		"AIS has Mean [1×1] and SD [2×1]":                                           func(a *hvae.AIS[float64]) { a.SD = linalg.New[float64](2, 1) },
-		"AIS has Mean [1×2] and":                                                    func(a *hvae.AIS[float64]) { a.Mean = linalg.New[float64](1, 2) },
-		"and SD [1×2]":                                                              func(a *hvae.AIS[float64]) { a.SD = linalg.New[float64](1, 2) },
+		"AIS has Mean [2×1] and SD [1×1]; both must be [ℓ": func(a *hvae.AIS[float64]) { a.Mean = linalg.New[float64](2, 1) },
+		"AIS has Mean [1×1] and SD [2×1]":                  func(a *hvae.AIS[float64]) { a.SD = linalg.New[float64](2, 1) },
+		"AIS has Mean [1×2] and":                           func(a *hvae.AIS[float64]) { a.Mean = linalg.New[float64](1, 2) },
+		"and SD [1×2]":                                     func(a *hvae.AIS[float64]) { a.SD = linalg.New[float64](1, 2) },
 	} {
 		a := annealed(hvaetest.Bimodal, 2)
 		change(a)
