@@ -38,8 +38,8 @@ func File(t *testing.T, name string, want []byte) {
 	}
 }
 
-// Part checks the part of a page between the lines <!-- name --> and <!-- end -->. The function compute gets the text of
-// the part and returns the correct text.
+// Part checks the part of a page between the lines <!-- name --> and <!-- end -->. The function compute gets the text
+// of the part and returns the correct text.
 func Part(t *testing.T, page, name string, compute func(text string) string) {
 	t.Helper()
 	begin, end := "<!-- "+name+" -->\n", "<!-- end -->\n"
