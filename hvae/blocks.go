@@ -96,7 +96,7 @@ func (bound Bound[T]) row(b *Block[T]) *ad.Var[T] {
 	return mustBe("the bound of a block", bound(b), 1, b.Size)
 }
 
-// An Evaluator calls functions concurrently for the blocks of a batch, with one tape per core. The zero value is ready
+// An Evaluator evaluates bounds for the blocks of a batch concurrently, with one tape per core. The zero value is ready
 // to use. An Evaluator is not safe for concurrent use.
 type Evaluator[T linalg.Float] struct {
 	BlockSize int // columns per block; 0 means 16. It affects only rounding
@@ -111,20 +111,11 @@ type pass[T linalg.Float] struct {
 	params []*Param[T] // parameters that are leaves
 }
 
-// Each calls f for each block of a batch, possibly concurrently. On the tapes of the blocks, all parameters are
-// constants. The seed determines the noise. The variables of a block are valid only until f returns. If ctx is done,
-// Each stops and returns ctx.Err().
-func (e *Evaluator[T]) Each(ctx context.Context, batch Batch, seed uint64, f func(b *Block[T])) error {
-	_, _, err := e.Evaluate(ctx, batch, seed, func(b *Block[T]) *ad.Var[T] {
-		f(b)
-		return b.Tape.Fill(1, b.Size, 0)
-	})
-	return err
-}
-
-// Evaluate computes a bound for each block (see Each). It returns the mean over the batch and the value for each
-// column. It returns an error if ctx is done before all blocks are computed, or if the mean is not finite. In the
-// latter case, values is still valid, and the error names the first operation whose result is not finite.
+// Evaluate computes a bound for each block of a batch, possibly concurrently. On the tapes of the blocks, all
+// parameters are constants, and the variables of a block are valid only until the bound returns. The seed determines
+// the noise. Evaluate returns the mean over the batch and the value for each column. It returns an error if ctx is done
+// before all blocks are computed, or if the mean is not finite. In the latter case, values is still valid, and the
+// error names the first operation whose result is not finite.
 func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (
 	mean float64, values []float64, err error) {
 	p := pass[T]{batch: batch, noise: random.NewBatch(seed, "algorithm 2 evaluation")}

@@ -232,7 +232,7 @@ func ExampleFit() {
 	fmt.Printf("by annealed importance sampling %.1f; warning: %q\n", fit.Annealed.Log, fit.Warning)
 
 	var evaluator hvae.Evaluator[float64]
-	evaluator.Each(context.Background(), hvae.Draws(1), 1, func(b *hvae.Block[float64]) {
+	evaluator.Evaluate(context.Background(), hvae.Draws(1), 1, func(b *hvae.Block[float64]) *ad.Var[float64] {
 		s := fit.Draw(b, 20_000)
 		logs := s.LogEstimate()
 		weights := ad.Exp(ad.AddConst(logs, -numeric.LogSumExp(logs.Value.Data)))
@@ -240,6 +240,7 @@ func ExampleFit() {
 		tau, _ := hvae.Bounded(ad.RowRange(s.End.Z, 1, 2), 0, math.Inf(1))
 		fmt.Printf("E[μ | y] = %.2f, E[τ | y] = %.2f\n", ad.Dot(weights, mu).Scalar(), ad.Dot(weights, tau).Scalar())
 		fmt.Printf("for z₀ ~ q⁰, the mean of μ is %.2f\n", ad.Mean(start).Scalar())
+		return hvae.ImportanceBound(logs, 20_000)
 	})
 	// Output:
 	// log p(y) = -31.32 ± 0.01, 6155 effective draws of 10000
