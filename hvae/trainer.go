@@ -70,17 +70,17 @@ func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err e
 	if err != nil {
 		return 0, err
 	}
-	gradients := t.gradients[0]
-	if count > 1 {
-		linalg.For(len(gradients), 1, func(lo, hi int) {
+	gradients, overflows := t.gradients[0], make([]bool, len(t.params))
+	grain := min(count-1, 1) // 0 for one block, whose gradients need no sums
+	linalg.For(len(gradients), grain, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
 			for _, block := range t.gradients[1:count] { // in the order of the blocks
-				for i := lo; i < hi; i++ {
-					linalg.Add(gradients[i], gradients[i], block[i])
-				}
+				linalg.Add(gradients[i], gradients[i], block[i])
 			}
-		})
-	}
-	i := slices.IndexFunc(gradients, func(g linalg.Matrix[T]) bool { return !linalg.SquaresFinite(g) })
+			overflows[i] = !linalg.SquaresFinite(gradients[i])
+		}
+	})
+	i := slices.Index(overflows, true)
 	if infinite(elbo) || i >= 0 {
 		if infinite(elbo) || notFinite(gradients[i]) {
 			err = t.diagnose(step, t.Bound, fmt.Sprintf("the ELBO (%v) or its gradient is not finite", elbo))
