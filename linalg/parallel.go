@@ -8,7 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// busy is the number of goroutines that unfinished calls to For have started.
+// busy is the number of goroutines that calls to For have started and that still run, minus the number of callers that
+// only wait for such goroutines.
 var busy atomic.Int32
 
 // For divides the indices 0 to n-1 into chunks and calls body(lo, hi) for each chunk, which consists of the indices lo
@@ -34,6 +35,7 @@ func For(n, grain int, body func(lo, hi int)) {
 	var first atomic.Pointer[chunkPanic] // the first panic on another goroutine, or nil
 	for c := 1; c < chunks; c++ {
 		helpers.Go(func() {
+			defer busy.Add(-1) // so that loops inside of other chunks can use this core
 			returned := false
 			defer func() {
 				if !returned {
@@ -45,8 +47,9 @@ func For(n, grain int, body func(lo, hi int)) {
 		})
 	}
 	defer func() { // runs even if body panics
+		busy.Add(-1)
 		helpers.Wait()
-		busy.Add(int32(1 - chunks))
+		busy.Add(1)
 		if p := first.Load(); p != nil {
 			panic(p)
 		}

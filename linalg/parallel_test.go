@@ -18,20 +18,30 @@ func fourCores(t *testing.T) {
 	}
 }
 
-// Every outer loop must use all cores, and a loop inside it must run as a single chunk.
+// Every outer loop must use all cores. While its four chunks run, a loop inside of one of them must run as a single
+// chunk. If the other chunks have ended, it must use their cores.
 func TestForDividesEveryLoopAmongTheCores(t *testing.T) {
 	fourCores(t)
 	if four, one := chunks(400, 100), chunks(400, 201); four != 4 || one != 1 {
 		t.Errorf("chunks(400, 100) = %d and chunks(400, 201) = %d, want 4 and 1", four, one)
 	}
 	for loop := range 100 {
-		var outer, inner atomic.Int32
+		var inner atomic.Int32
+		var begun, counted sync.WaitGroup
+		begun.Add(4)
+		counted.Add(4)
 		For(400, 100, func(lo, hi int) {
-			outer.Add(1)
+			begun.Done()
+			begun.Wait() // for all four chunks
 			inner.Add(int32(chunks(400, 100)))
+			counted.Done()
+			counted.Wait()
+			for lo == loop%4*100 && chunks(400, 100) < 4 { // until the other chunks have ended
+				runtime.Gosched()
+			}
 		})
-		if outer.Load() != 4 || inner.Load() != 4 {
-			t.Fatalf("loop %d has %d chunks, and its inner loops have %d, want 4 and 4", loop, outer.Load(), inner.Load())
+		if inner.Load() != 4 {
+			t.Fatalf("in loop %d, the inner loops have %d chunks, want 4", loop, inner.Load())
 		}
 	}
 }
