@@ -114,8 +114,8 @@ func pathCharts(f model.TwoModesFlow, n int, rng *rand.Rand, title string) (plan
 	return plane, energy
 }
 
-// addContours adds lines where the potential U is 2, 6, 10 and 14 nats above its minimum. The modes hardly overlap, so U
-// − min U is nearly r²/2s² at the distance r from the nearest mode, where s = ½, and the contours are nearly circles.
+// addContours adds lines where the potential U is 2, 6, 10 and 14 nats above its minimum. The modes hardly overlap, so
+// U − min U is nearly r²/2s² at the distance r from the nearest mode, where s = ½, and the contours are nearly circles.
 func addContours(plane *plot.Chart) {
 	const label = "U − min U = 2, 6, 10, 14 nats"
 	for _, height := range []float64{2, 6, 10, 14} {

@@ -192,7 +192,8 @@ func TestElementwiseOperationsAndSumsMatchTheirFormulas(t *testing.T) {
 func testOperations[T Float](t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	special := []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 800, -800} // e⁸⁰⁰ is infinite
-	operand := func(s Shape) Matrix[T] {                                                         // half of the operands contain up to three special values
+
+	operand := func(s Shape) Matrix[T] { // half of the operands contain up to three special values
 		m := eighths[T](rng, s)
 		for range rng.IntN(2) * rng.IntN(4) * min(1, len(m.Data)) {
 			m.Data[rng.IntN(len(m.Data))] = T(special[rng.IntN(len(special))])
