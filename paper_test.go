@@ -407,20 +407,20 @@ func flowEstimate(r *report) {
 //
 // Because p̂(x) hardly changes, a homogeneous flow "yields a high-variance estimator of the normalizing constants even
 // if r^{k,opt} is used". Here, the target is N(0, I/16) in two dimensions, much narrower than q⁰. Without tempering,
-// p̂(x) must have the variance of the estimate p(x, z₀)/q⁰(z₀), up to 2 %. Tempering must divide it by at least 1.3.
+// p̂(x) must have the variance of the estimate p(x, z₀)/q⁰(z₀), up to 2 %. Tempering must divide it by at least 1.5.
 func homogeneousFlow(r *report) {
 	r.statement("", "leapfrog discretises Hamiltonian dynamics: a homogeneous flow changes p̂(x) only by O(ε²), "+
 		"so the variance stays high")
 	logEstimates := func(target hvae.Target[float64], K int, epsilon, invSqrtBeta0 float64, n int) []float64 {
-		return drawLogEstimates(n, random.Stream(40, "homogeneous"), func(t *tape) *flow {
-			tempering := hvae.FixedTempering(K, t.Scalar(invSqrtBeta0))
-			return &flow{Target: target, K: K, StepSize: t.Fill(1, 2, epsilon), Tempering: tempering}
-		})
+		var t tape
+		f := &flow{Target: target, K: K, StepSize: t.Fill(1, 2, epsilon)}
+		f.Tempering = hvae.FixedTempering(K, t.Scalar(invSqrtBeta0))
+		return drawHIS(&t, f, variationalPrior(&t, 2), n, random.Stream(40, "homogeneous")).LogEstimate().Value.Data
 	}
-	standard := logEstimates(hvaetest.Bimodal, 0, 0, 1, 500)
+	standard := logEstimates(hvaetest.Bimodal, 0, 0, 1, 400)
 	var last float64
 	for _, K := range []int{20, 40, 80, 160} {
-		change := hvaetest.Distance(logEstimates(hvaetest.Bimodal, K, 2/float64(K), 1, 500), standard)
+		change := hvaetest.Distance(logEstimates(hvaetest.Bimodal, K, 2/float64(K), 1, 400), standard)
 		if K > 20 {
 			r.near(last/change, 4, 0.05, "K = %d and %d, ε = 2/K: ratio of the changes of log p̂(x)", K/2, K)
 		}
@@ -433,11 +433,11 @@ func homogeneousFlow(r *report) {
 		return apply(ratios(logs, 0), func(v float64) float64 { return (v - 1) * (v - 1) })
 	}
 	standardVariance, _ := numeric.MeanSE(squares(0, 1))
-	for _, K := range []int{10, 20} {
+	for _, K := range []int{10, 40} {
 		variance, _ := numeric.MeanSE(squares(K, 1)) // from the same noise as standardVariance
 		r.near(variance, standardVariance, 0.02, "K = %d, no tempering: Var(p̂(x)/p(x)) = standard Var", K)
 	}
-	r.draws(squares(10, 2), "<", standardVariance/1.3, "K = 10, tempering: Var(p̂(x)/p(x)) < standard Var/1.3")
+	r.draws(squares(40, 4), "<", standardVariance/1.5, "K = 40, tempering: Var(p̂(x)/p(x)) < standard Var/1.5")
 }
 
 // temperingExplores checks that the tempering step "allows us to explore isolated modes of the target". The target
@@ -1261,13 +1261,13 @@ func importanceNLL(r *report) {
 
 // posteriorCovariance checks the paper's statement "samples from the HVAE approximate posterior exhibit non-negligible
 // covariance across dimensions". The model is the HVAE that this repository includes (K = 5, free tempering, a separate
-// ε for each step). The check draws z₀ and z_K 200 times for each of 7 simulated images, and computes the correlation
+// ε for each step). The check draws z₀ and z_K 200 times for each of 14 simulated images, and computes the correlation
 // r of each pair of dimensions. It omits dimensions in which the standard deviation of q⁰ is at least 0.9. The model
 // hardly uses these dimensions, because their q⁰ is nearly the prior N(0, 1). The dimensions of z₀ are independent, so
 // the mean |r| of z₀ must be √(2/(π·200)) = 0.0564. The mean |r| of z_K must be at least 1.5 times as large.
 func posteriorCovariance(r *report) {
 	r.statement("", `samples from the HVAE's posterior have "non-negligible covariance across dimensions"`)
-	const images, draws = 7, 200
+	const images, draws = 14, 200
 	b, err := os.ReadFile("mnist/results/hvae.safetensors")
 	r.must(err)
 	c, err := mnist.DecodeCheckpoint(b)
@@ -1286,8 +1286,8 @@ func posteriorCovariance(r *report) {
 		end = append(end, correlations(sample.End.Z.Value, sd.Value)...)
 	}
 	chance := math.Sqrt(2 / (math.Pi * draws))
-	r.compare(float64(len(start)), ">", 700, "number of pairs of used dimensions")
-	r.mean(start, chance, 0.0015, "mean |r| of z₀ = chance")
+	r.compare(float64(len(start)), ">", 1000, "number of pairs of used dimensions")
+	r.mean(start, chance, 0.001, "mean |r| of z₀ = chance")
 	r.draws(end, ">", 1.5*chance, "mean |r| of z_K > 1.5·chance")
 	r.compare(slices.Max(end), ">", 0.3, "largest |r| of z_K")
 }
@@ -1705,19 +1705,14 @@ func drawWithNoise(t *tape, f *flow, q0 prior, n int, rng *rand.Rand) (
 	return hvae.HIS(f, q0, epsilon, gamma0), epsilon, gamma0
 }
 
-// logEstimates returns n draws of log p̂ for scheme s (see drawLogEstimates).
-func logEstimates(s scheme, target target, n int, seed uint64) []float64 {
-	flowOf := func(t *tape) *flow { return s.Flow(t, target.bind(t), 2) }
-	return drawLogEstimates(n, random.Stream(seed, s.String()), flowOf)
-}
-
-// drawLogEstimates returns n draws of log p̂ in two dimensions for q⁰ = variationalPrior. The number n must be a
-// multiple of 500.
-func drawLogEstimates(n int, rng *rand.Rand, flowOf func(t *tape) *flow) (all []float64) {
+// logEstimates returns n draws of log p̂ for scheme s and q⁰ = variationalPrior. Here, n must be a multiple of 500.
+func logEstimates(s scheme, target target, n int, seed uint64) (all []float64) {
+	rng := random.Stream(seed, s.String())
 	var t tape
 	for len(all) < n {
 		t.Reset()
-		all = append(all, drawHIS(&t, flowOf(&t), variationalPrior(&t, 2), 500, rng).LogEstimate().Value.Data...)
+		f := s.Flow(&t, target.bind(&t), 2)
+		all = append(all, drawHIS(&t, f, variationalPrior(&t, 2), 500, rng).LogEstimate().Value.Data...)
 	}
 	return all
 }
