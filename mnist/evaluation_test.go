@@ -37,8 +37,8 @@ func closeTo[T ~float64](a, b T) bool {
 	return a != a && b != b || math.Abs(float64(a-b)) <= 1e-4
 }
 
-// runEval returns the evaluation that eval writes as JSON. It checks that the text that eval prints begins with the name
-// of the model and ends with the same results.
+// runEval returns the evaluation that eval writes as JSON. It checks that the text that eval prints begins with the
+// name of the model and ends with the same results.
 func runEval(t *testing.T, name string, flags ...string) evaluation {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "evaluation.json")

@@ -1,8 +1,8 @@
 // Mnist runs the experiment in section 4.2 of the HVAE paper. It trains variational auto-encoders with and without
 // Hamiltonian dynamics on binarised MNIST digits, estimates the evidence, and draws digits from the trained models.
 //
-// Start with run.go (a training run), then read train.go (the command), folder.go (the files of a run), rows.go (names of
-// rows), pictures.go, eval.go and table.go. The commands use the packages mnist/model, mnist/eval and mnist/data.
+// Start with run.go (a training run), then read train.go (the command), folder.go (the files of a run), rows.go (names
+// of rows), pictures.go, eval.go and table.go. The commands use the packages mnist/model, mnist/eval and mnist/data.
 package main
 
 import (

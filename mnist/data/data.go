@@ -112,8 +112,8 @@ func Binarise[T linalg.Float](x linalg.Matrix[T], j int, image []byte, rng *rand
 	}
 }
 
-// MeanLogit returns the initial value of the decoder's last bias: the mean of log(m/(1 − m)) over images, where m is the
-// mean of an image's pixels divided by 255. It ignores images with m = 0 or 1. If there are no others, it returns 0.
+// MeanLogit returns the initial value of the decoder's last bias: the mean of log(m/(1 − m)) over images, where m is
+// the mean of an image's pixels divided by 255. It ignores images with m = 0 or 1. If there are no others, it returns 0.
 func MeanLogit(images Images, indices []int) float64 {
 	sum, n := 0.0, 0
 	for _, i := range indices {
@@ -138,8 +138,8 @@ var (
 	mnistDigest = "626406b879f816a1a33f889ac0273780bee64e9fe8de6a2e9686114d049e77d8" // Set.SHA256 of MNIST
 )
 
-// load returns the images of a file in the folder. If the file is missing, load downloads it, unless the folder contains
-// other files than MNIST's, because they may be a dataset whose files have other names.
+// load returns the images of a file in the folder. If the file is missing, load downloads it, unless the folder
+// contains other files than MNIST's, because they may be a dataset whose files have other names.
 func (f file) load(ctx context.Context, folder string, stderr io.Writer) (images Images, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
