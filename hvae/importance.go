@@ -20,10 +20,8 @@ type Evidence struct {
 	// smoothed), and NaN if L = 1 or Log is infinite.
 	StandardError float64
 	ELBO          float64 // mean of log p̂ᵢ; NaN if a draw has diverged
-	// TailShape is the shape k̂ of a generalised Pareto distribution fitted to the tail, which consists of the min(L/5,
-	// 3√L) largest p̂ᵢ (Vehtari et al., Pareto smoothed importance sampling, 2024). For k̂ > ½, p̂ has infinite variance.
-	// Let q be the first quartile of the tail. k̂ is −Inf if the tail is constant to within 0.1 %, and +Inf if the largest
-	// p̂ᵢ is more than e⁷⁰⁰·q. It is NaN if L < 100, if Log is infinite, or if a p̂ᵢ outside the tail equals q.
+	// TailShape is the shape k̂ of the tail of the p̂ᵢ (Vehtari et al., Pareto smoothed importance sampling, 2024). For k̂ >
+	// ½, p̂ has infinite variance. See numeric.TailShape for infinite values. It is NaN if L < 100 or Log is infinite.
 	TailShape      float64
 	EffectiveDraws float64 // (Σ p̂ᵢ)²/Σ p̂ᵢ², from 1 (one draw dominates) to L (all p̂ᵢ are equal); 0 if Log is infinite
 	Draws          int     // L
@@ -59,9 +57,7 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 	mean, scatter := numeric.MeanScatter(ratios)
 	e.StandardError = math.Sqrt(scatter/L/(L-1)) / mean
 	e.EffectiveDraws = L * (L * mean * mean / (scatter + L*mean*mean)) // the second factor is at most 1
-	if len(logs) >= 100 {
-		e.TailShape = tailShape(logs)
-	}
+	e.TailShape = numeric.TailShape(logs)
 	return e
 }
 
@@ -114,42 +110,4 @@ func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] 
 	shift := t.Const(largest)
 	mean := ad.Scale(ad.SumTo(ad.Exp(ad.Sub(l, shift)), B, 1), 1/T(L))
 	return ad.Reshape(ad.Add(ad.Log(mean), shift), 1, B)
-}
-
-// tailShape returns Evidence.TailShape, given the logarithms of at least 100 values p̂ᵢ. It computes the empirical
-// Bayes estimate of Zhang and Stephens (2009) and shrinks it towards ½ with the weak prior of Vehtari et al.
-func tailShape(logWeights []float64) float64 {
-	l := len(logWeights)
-	n := int(math.Ceil(min(float64(l)/5, 3*math.Sqrt(float64(l)))))
-	x := slices.Sorted(slices.Values(logWeights))
-	largest, cutoff := x[l-1], x[l-n-1] // cutoff is the largest value outside the tail
-	x = x[l-n:]
-	quartile := (n+2)/4 - 1 // index of the first quartile
-	switch {
-	case largest-cutoff < 1e-3:
-		return math.Inf(-1)
-	case x[quartile]-largest < -700:
-		return math.Inf(1)
-	}
-	for i, w := range x {
-		x[i] = math.Exp(w-largest) - math.Exp(cutoff-largest) // excess of p̂ over the cutoff, relative to the largest p̂
-	}
-	shape := func(theta float64) (k float64) { // returns the maximum-likelihood k for θ = −k/scale
-		for _, v := range x {
-			k += math.Log1p(-theta*v) / float64(n)
-		}
-		return k
-	}
-	m := 30 + math.Floor(math.Sqrt(float64(n)))
-	var thetas, logLikelihoods []float64
-	for j := 1.0; j <= m; j++ {
-		theta := 1/x[n-1] + (1-math.Sqrt(m/(j-0.5)))/(3*x[quartile])
-		k := shape(theta)
-		thetas, logLikelihoods = append(thetas, theta), append(logLikelihoods, float64(n)*(math.Log(-theta/k)-k-1))
-	}
-	total, mean := numeric.LogSumExp(logLikelihoods), 0.0
-	for j, theta := range thetas {
-		mean += theta * math.Exp(logLikelihoods[j]-total)
-	}
-	return (shape(mean)*float64(n) + 10*0.5) / float64(n+10)
 }

@@ -1,5 +1,5 @@
-// Package numeric implements computations with plain numbers: sums of exponentials, sample statistics, distances, and
-// derivatives by finite differences.
+// Package numeric implements computations with plain numbers: sums of exponentials, sample statistics, the tails of
+// weights, distances, and derivatives by finite differences.
 package numeric
 
 import "math"
