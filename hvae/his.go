@@ -26,7 +26,7 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 	mustBe("log q⁰(z₀) of the variational prior", logPrior, 1, z0.Cols())
 	start := Phase[T]{Z: z0, Rho: gamma0}
 	f.check(start)
-	if overlap(epsilon.Value.Data, gamma0.Value.Data) {
+	if linalg.Overlap(epsilon.Value, gamma0.Value) {
 		misuse("HIS: ε and γ₀ are the same variable or share memory; they must be independent draws")
 	}
 	if s := f.Tempering.MomentumSD; s != nil {

@@ -17,7 +17,6 @@ package hvae
 
 import (
 	"fmt"
-	"unsafe"
 
 	"hvae/ad"
 	"hvae/linalg"
@@ -89,13 +88,6 @@ func mustNotBeNil(name string, isNil bool) {
 
 // misuse panics with a message about incorrect use of this package.
 func misuse(format string, args ...any) { panic("hvae: " + fmt.Sprintf(format, args...)) }
-
-// overlap reports whether a and b share memory.
-func overlap[T linalg.Float](a, b []T) bool {
-	address := func(x *T) uintptr { return uintptr(unsafe.Pointer(x)) }
-	return len(a) > 0 && len(b) > 0 &&
-		address(&a[0]) <= address(&b[len(b)-1]) && address(&b[0]) <= address(&a[len(a)-1])
-}
 
 // LogNormal returns log N(x | 0, I) [1×B] for the columns of x [ℓ×B].
 func LogNormal[T linalg.Float](x *ad.Var[T]) *ad.Var[T] {

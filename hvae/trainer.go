@@ -36,7 +36,7 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 	for i, p := range params {
 		mustNotBeNil(fmt.Sprintf("NewTrainer: parameter %d, counted from 0,", i), p == nil)
 		for _, q := range params[:i] {
-			if overlap(p.Value.Data, q.Value.Data) {
+			if linalg.Overlap(p.Value, q.Value) {
 				misuse("NewTrainer: the parameters %q and %q are the same or share memory", q.Name, p.Name)
 			}
 		}

@@ -79,6 +79,9 @@ func (m Matrix[T]) Fill(v T) {
 	}
 }
 
+// Overlap reports whether a and b share memory.
+func Overlap[T Float](a, b Matrix[T]) bool { return kernel.Overlap(a.Data, b.Data) }
+
 // A Shape holds the dimensions of a matrix. Package fmt prints it as [rows×cols].
 type Shape struct{ Rows, Cols int }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"unsafe"
 
 	"hvae/linalg/internal/kernel"
 )
@@ -90,7 +89,7 @@ func Finite[T Float](m Matrix[T]) bool {
 // SquaresFinite reports whether the square of every element of m is finite.
 func SquaresFinite[T Float](m Matrix[T]) bool {
 	exponent := 64 // x² is infinite if |x| ≥ 2⁶⁴ (float32) or |x| ≥ 2⁵¹² (float64)
-	if unsafe.Sizeof(T(0)) == 8 {
+	if _, ok := any(T(0)).(float64); ok {
 		exponent = 512
 	}
 	// If |x| ≥ 2⁶⁴, the product of 2⁶⁵ and x is so large that its sum with any finite number is infinite.

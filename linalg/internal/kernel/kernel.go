@@ -34,3 +34,10 @@ func simd32[T Float]() bool { return level > levelNone && unsafe.Sizeof(T(0)) ==
 func simd64[T Float]() bool { return level > levelNone && unsafe.Sizeof(T(0)) == 8 }
 
 func pointer[T Float](s []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(s)) }
+
+// Overlap implements linalg.Overlap.
+func Overlap[T Float](a, b []T) bool {
+	address := func(x *T) uintptr { return uintptr(unsafe.Pointer(x)) }
+	return len(a) > 0 && len(b) > 0 &&
+		address(&a[0]) <= address(&b[len(b)-1]) && address(&b[0]) <= address(&a[len(a)-1])
+}
