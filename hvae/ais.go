@@ -94,14 +94,13 @@ func (a *AIS[T]) run(ctx context.Context, z linalg.Matrix[T], streams []*rand.Ra
 }
 
 // Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011, section 4.4). A pass
-// runs all kernels once. If K is large, one pass is enough. Use other streams for Forward and Reverse to avoid bias.
-func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
-	const first, target = 0.5, 0.65
-	mustBeAtLeast("AIS.Tune: passes", passes, 1)
+// runs all kernels once, and for K ≤ 50, there are several. Use other streams for Forward and Reverse to avoid bias.
+func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand) (stepSizes []float64, err error) {
+	const first, target, least = 0.5, 0.65, 50 // each chain applies at least about this many kernels
 	tuned := *a
 	tuned.StepSizes = slices.Repeat([]float64{first}, max(0, a.Steps-1))
 	tuned.check(ctx, streams)
-	for pass := 1; pass <= passes; pass++ {
+	for pass := 1; pass <= 1+least/a.Steps; pass++ {
 		p := tuned.at(new(ad.Tape[T]), tuned.draw(streams))
 		for i := range tuned.StepSizes {
 			if pass == 1 && i > 0 {
@@ -117,23 +116,21 @@ func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (st
 	return tuned.StepSizes, nil
 }
 
-// Evidence estimates the evidence of a single target from n independent chains, with step sizes from one pass of Tune
-// over n other chains. The seed determines their random numbers.
-func (a *AIS[T]) Evidence(ctx context.Context, n int, seed uint64) (Evidence, error) {
+// Evidence estimates the evidence of a single target from n independent chains, with step sizes that Tune finds with n
+// other chains. The seed determines their random numbers.
+func (a *AIS[T]) Evidence(ctx context.Context, n int, seed uint64) (e Evidence, err error) {
 	mustBeAtLeast("AIS.Evidence: n", n, 1)
 	streams := make([]*rand.Rand, 2*n)
 	for j := range streams {
 		streams[j] = random.Stream(seed, "annealed importance sampling", j)
 	}
 	tuned := *a
-	var err error
-	tuned.StepSizes, err = a.Tune(ctx, streams[n:], 1)
-	if err != nil {
-		return Evidence{}, err
+	if tuned.StepSizes, err = a.Tune(ctx, streams[n:]); err != nil {
+		return e, err
 	}
 	_, logs, err := tuned.Forward(ctx, streams[:n])
 	if err != nil {
-		return Evidence{}, err
+		return e, err
 	}
 	return ImportanceEstimate(logs), nil
 }

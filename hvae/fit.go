@@ -69,8 +69,7 @@ func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f
 		trainer.Seed, trainer.BlockSize = o.Seed, 16/L
 		for i := range steps {
 			adamax.Rate = 0.05 * (1 - float64(i)/float64(steps))
-			_, err = trainer.Step(ctx, Draws(16))
-			if err != nil {
+			if _, err = trainer.Step(ctx, Draws(16)); err != nil {
 				return f, err
 			}
 		}
@@ -88,8 +87,7 @@ func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f
 	variances := ad.Add(ad.Exp(ad.Scale(t.Const(logSD.Value), 2)), covariances)
 	ais := &AIS[float64]{Target: func(*ad.Tape[float64]) Target[float64] { return target }, Steps: 200, Leapfrogs: 5}
 	ais.Mean, ais.SD = mean.Value, ad.Exp(ad.Scale(ad.Log(variances), 0.5)).Value
-	f.Annealed, err = ais.Evidence(ctx, 400, o.Seed)
-	if err != nil {
+	if f.Annealed, err = ais.Evidence(ctx, 400, o.Seed); err != nil {
 		return f, err
 	}
 	difference := math.Abs(f.Evidence.Log-f.Annealed.Log) / math.Hypot(f.Evidence.StandardError, f.Annealed.StandardError)

@@ -147,7 +147,6 @@ func (e *estimator) streams(n int, purpose string, index ...int) (all []*rand.Ra
 // images are simulated, 16 other simulated images. The step sizes are the same for all evaluated images.
 func (e *estimator) tune(ctx context.Context) (err error) {
 	const n = 16
-	const kernels = 50 // if Steps is small, repeat the kernels until a chain has applied about this many kernels
 	var x matrix
 	if e.Set == nil {
 		x, _ = Simulate(e.model, e.streams(n, "mnist ais tuning simulated")...)
@@ -158,6 +157,6 @@ func (e *estimator) tune(ctx context.Context) (err error) {
 			data.Binarise(x, j, e.Set.Train.Image(i), random.Stream(e.Seed, "mnist ais tuning pixels", i))
 		}
 	}
-	e.stepSizes, err = e.sampler(x).Tune(ctx, e.streams(x.Cols, "mnist ais tuning"), 1+kernels/e.Steps)
+	e.stepSizes, err = e.sampler(x).Tune(ctx, e.streams(x.Cols, "mnist ais tuning"))
 	return err
 }
