@@ -117,7 +117,7 @@ func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand) (stepSizes []fl
 }
 
 // Evidence estimates the evidence of a single target from n independent chains, with step sizes that Tune finds with n
-// other chains. The seed determines their random numbers.
+// other chains. The seed determines their random numbers. If the estimate is infinite, Evidence returns an error.
 func (a *AIS[T]) Evidence(ctx context.Context, n int, seed uint64) (e Evidence, err error) {
 	mustBeAtLeast("AIS.Evidence: n", n, 1)
 	streams := make([]*rand.Rand, 2*n)
@@ -132,7 +132,10 @@ func (a *AIS[T]) Evidence(ctx context.Context, n int, seed uint64) (e Evidence, 
 	if err != nil {
 		return e, err
 	}
-	return ImportanceEstimate(logs), nil
+	if e = ImportanceEstimate(logs); infinite(e.Log) {
+		return e, fmt.Errorf("AIS: the estimate is %v; p(x, z) is zero or infinite at the starts of the chains", e.Log)
+	}
+	return e, nil
 }
 
 // Particles holds the current states of B chains.

@@ -143,6 +143,10 @@ func TestAISReturnsAnErrorIfItCannotStart(t *testing.T) {
 		"log q⁰(z) is NaN; neither may be NaN, and SD": func(a *hvae.AIS[float64]) { a.SD = linalg.Column(0.0) },
 		"and SD must be positive":                      func(a *hvae.AIS[float64]) { a.SD = linalg.Column(-1.0) },
 		"log p(x, z) is NaN and":                       func(a *hvae.AIS[float64]) { a.Mean = linalg.Column(200.0) },
+		"the estimate is -Inf": func(a *hvae.AIS[float64]) {
+			*a = *annealed(cliff(math.Inf(-1)), 2)
+			a.Mean = linalg.Column(200.0)
+		},
 	} {
 		a := annealed(cliff(math.NaN()), 2)
 		change(a)
