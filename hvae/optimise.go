@@ -24,13 +24,9 @@ type Adamax[T linalg.Float] struct{ Rate T }
 
 // Ascend implements Optimiser.
 func (o Adamax[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix[T]) {
-	const grain = 1 << 15 // smallest number of elements that is worth a goroutine
 	beta1, beta2, epsilon := T(0.9), T(0.999), T(1e-8)
 	rate := mustBeRate(o.Rate) / T(1-math.Pow(float64(beta1), float64(step)))
-	m, u := averages.Row(0), averages.Row(1)
-	linalg.For(len(theta), grain, func(lo, hi int) {
-		linalg.Adamax(theta[lo:hi], m[lo:hi], u[lo:hi], gradient[lo:hi], beta1, beta2, rate, epsilon)
-	})
+	linalg.Adamax(theta, averages.Row(0), averages.Row(1), gradient, beta1, beta2, rate, epsilon)
 }
 
 // RMSProp divides the gradient by its running root mean square (Tieleman and Hinton, lecture 6.5, 2012), like

@@ -152,8 +152,8 @@ func SigmoidGradient[T Float](dst, g, s Matrix[T]) {
 	kernel.SigmoidGradient(dst.Data, g.Data, s.Data)
 }
 
-// Adamax performs one step of the Adamax optimiser (Kingma and Ba, 2014, algorithm 2) on the calling goroutine. Given
-// the gradient g, it updates the moving average m, the maximum u and, by gradient ascent, the parameters p:
+// Adamax performs one step of the Adamax optimiser (Kingma and Ba, 2014, algorithm 2), on all cores. Given the gradient
+// g, it updates the moving average m, the maximum u and, by gradient ascent, the parameters p:
 //
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   p ← p + rate·m/(u + ε).
 //
@@ -162,7 +162,10 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 	if n := len(p); len(m) != n || len(u) != n || len(g) != n {
 		panic(fmt.Sprintf("linalg: Adamax: the lengths %d, %d, %d and %d are not equal", n, len(m), len(u), len(g)))
 	}
-	kernel.Adamax(p, m, u, g, beta1, beta2, rate, epsilon)
+	const grain = 1 << 15 // smallest number of elements that is worth a goroutine
+	For(len(p), grain, func(lo, hi int) {
+		kernel.Adamax(p[lo:hi], m[lo:hi], u[lo:hi], g[lo:hi], beta1, beta2, rate, epsilon)
+	})
 }
 
 func check2(name string, dst, a Shape) {
