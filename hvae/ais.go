@@ -33,8 +33,7 @@ type AIS[T linalg.Float] struct {
 //
 // Forward, Reverse and Tune check ctx before each kernel and return ctx.Err() if it is done. Forward and Reverse also
 // return an error if log p_θ(x, z) or log q⁰(z) is NaN at the start of a chain, for example because SD contains 0.
-func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (
-	end *Particles[T], logEstimates []float64, err error) {
+func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (end *Particles[T], logs []float64, err error) {
 	a.check(ctx, streams)
 	return a.run(ctx, a.draw(streams), streams, func(i int) int { return i })
 }
@@ -43,7 +42,7 @@ func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (
 // was simulated. It returns the chains' final states and estimates log p̂_θ(x) [B], whose expectation is at least log
 // p_θ(x), because E[1/p̂_θ(x)] = 1/p_θ(x) (bidirectional Monte Carlo: Grosse, Ghahramani and Adams, 2015).
 func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand) (
-	end *Particles[T], logEstimates []float64, err error) {
+	end *Particles[T], logs []float64, err error) {
 	a.check(ctx, streams)
 	if z.Rows != a.Mean.Rows || z.Cols != len(streams) {
 		misuse("AIS.Reverse: z is %v; it must be [%d×%d] for %d streams", z.Shape(), a.Mean.Rows, len(streams), len(streams))
@@ -55,15 +54,14 @@ func (a *AIS[T]) check(ctx context.Context, streams []*rand.Rand) {
 	mustNotBeNil("the context", ctx == nil)
 	mustNotBeNil("AIS.Target", a.Target == nil)
 	if len(a.StepSizes) != a.Steps-1 || a.Steps > 1 && a.Leapfrogs < 1 {
-		misuse("AIS has Steps = %d, Leapfrogs = %d and %d StepSizes; Steps and Leapfrogs must be at least 1, and there must "+
-			"be Steps − 1 StepSizes (from Tune)", a.Steps, a.Leapfrogs, len(a.StepSizes))
+		misuse("AIS has Steps = %d, Leapfrogs = %d and %d StepSizes; they must be at least 1, at least 1 and Steps − 1 (from Tune)",
+			a.Steps, a.Leapfrogs, len(a.StepSizes))
 	}
 	mustBeAtLeast("AIS: the number of streams", len(streams), 1)
 	mustNotBeNil("AIS: a stream", slices.Contains(streams, nil))
 	z, _ := linalg.Broadcast(a.Mean.Shape(), a.SD.Shape())
 	if z.Rows != a.Mean.Rows || z.Rows != a.SD.Rows || z.Cols != 1 && z.Cols != len(streams) {
-		misuse("AIS has Mean %v and SD %v; both must be [ℓ×1] or [ℓ×B] for %d chains",
-			a.Mean.Shape(), a.SD.Shape(), len(streams))
+		misuse("AIS has Mean %v and SD %v; both must be [ℓ×1] or [ℓ×%d]", a.Mean.Shape(), a.SD.Shape(), len(streams))
 	}
 }
 

@@ -49,8 +49,7 @@ func (b *Block[T]) Var(p *Param[T]) *ad.Var[T] {
 	}
 	i := slices.Index(b.params, p)
 	if i < 0 {
-		misuse("Block.Var: the parameter %q was not passed to NewTrainer; if a step must not change it, use its value as a "+
-			"constant (b.Tape.Const(p.Value))", p.Name)
+		misuse("Block.Var: the parameter %q was not passed to NewTrainer; for a constant, use b.Tape.Const(p.Value)", p.Name)
 	}
 	return b.vars[i]
 }
@@ -146,8 +145,7 @@ func (e *Evaluator[T]) Evidence(ctx context.Context, n int, seed uint64, logEsti
 	}
 	combined := slices.ContainsFunc(own.blocks, func(b *Block[T]) bool { return b.draws > 1 })
 	if combined && slices.ContainsFunc(logs, math.IsNaN) {
-		return Evidence{}, fmt.Errorf("an estimate from several draws is NaN, because at least one of them has diverged; "+
-			"pass log p̂ itself (L = 1), not ImportanceBound: %w", err)
+		return Evidence{}, fmt.Errorf("an estimate from several draws is NaN; pass log p̂ itself, not ImportanceBound: %w", err)
 	}
 	evidence := ImportanceEstimate(logs)
 	if infinite(evidence.Log) {
@@ -166,7 +164,7 @@ func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string) error {
 		sum := ad.Sum(bound.row(b))
 		note := ""
 		if !infinite(float64(sum.Scalar())) {
-			j := slices.IndexFunc(ad.Backward(nil, sum, b.vars...), notFinite)
+			j := slices.IndexFunc(ad.Backward(nil, sum, b.vars...), func(g linalg.Matrix[T]) bool { return !linalg.Finite(g) })
 			if j < 0 {
 				continue
 			}
@@ -185,8 +183,6 @@ func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string) error {
 
 // infinite reports whether x is infinite or NaN.
 func infinite(x float64) bool { return x-x != 0 }
-
-func notFinite[T linalg.Float](m linalg.Matrix[T]) bool { return !linalg.Finite(m) }
 
 func (e *Evaluator[T]) size() int { return cmp.Or(e.BlockSize, 16) }
 

@@ -78,8 +78,7 @@ func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f
 			params = append(params, flowParams...)
 		}
 	}
-	f.Evidence, err = new(Evaluator[float64]).Evidence(ctx, cmp.Or(o.Draws, 20_000), o.Seed, bound(1))
-	if err != nil {
+	if f.Evidence, err = new(Evaluator[float64]).Evidence(ctx, cmp.Or(o.Draws, 20_000), o.Seed, bound(1)); err != nil {
 		return f, err
 	}
 	var t ad.Tape[float64]

@@ -20,8 +20,7 @@ type Evidence struct {
 	// smoothed), and NaN if L = 1 or Log is infinite.
 	StandardError float64
 	ELBO          float64 // mean of log p̂ᵢ; NaN if a draw has diverged
-	// TailShape is the shape k̂ of the tail of the p̂ᵢ (Vehtari et al., Pareto smoothed importance sampling, 2024). For k̂ >
-	// ½, p̂ has infinite variance. See numeric.TailShape for infinite values. It is NaN if L < 100 or Log is infinite.
+	// TailShape is k̂ (numeric.TailShape), or NaN if L < 100 or Log is infinite. If k̂ > ½, p̂ has infinite variance.
 	TailShape      float64
 	EffectiveDraws float64 // (Σ p̂ᵢ)²/Σ p̂ᵢ², from 1 (one draw dominates) to L (all p̂ᵢ are equal); 0 if Log is infinite
 	Draws          int     // L
@@ -91,9 +90,8 @@ func ReverseEstimate(logEstimates []float64, momenta int) Evidence {
 // encoder, the signal-to-noise ratio of the gradient falls as 1/√L (Rainforth et al., Tighter variational bounds are
 // not necessarily better, 2018). For L = 1, the result is log p̂. If a draw is NaN, the bound is NaN.
 //
-// Training with the ELBO decreases KL(q‖p), where q is the distribution of (z_K, ρ_K) and p = p_θ(z|x) N(ρ|0, I), but
-// an estimate of the evidence needs about exp(KL(p‖q)) draws (Chatterjee and Diaconis, 2018). README.md says when to
-// continue with ImportanceBound.
+// README.md says when to use ImportanceBound. For draws from q and a posterior p, training with the ELBO decreases
+// KL(q‖p), but an estimate of the evidence needs about exp(KL(p‖q)) draws (Chatterjee and Diaconis, 2018).
 func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] {
 	mustNotBeNil("ImportanceBound: log p̂", logEstimates == nil)
 	if n := logEstimates.Cols(); L < 1 || n%L != 0 || logEstimates.Rows() != 1 {

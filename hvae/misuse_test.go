@@ -157,14 +157,14 @@ func TestMisuseOfTrainersPanics(t *testing.T) {
 	}
 	a := param("a", 0, 2)
 	for want, f := range map[string]func(){
-		"NewTrainer: the number of parameters is 0; it must be at least 1":   trainer(),
-		"NewTrainer: parameter 1, counted from 0, is nil":                    trainer(a, nil),
-		`the parameters "a" and "a" are the same or share memory`:            trainer(a, a),
-		`the parameters "a" and "b" are the same or share memory`:            trainer(a, param("b", 1, 3)),
-		`the parameters "b" and "c" are the same or share memory`:            trainer(param("b", 0, 3), param("c", 1, 2)),
-		"NewTrainer: the optimiser is nil":                                   func() { hvae.NewTrainer(parameter(1.0), nil, nil) },
-		`the parameter "a" was not passed to NewTrainer; if a step must not`: bound(func(b block) *ad.Var[float64] { return b.Var(a) }),
-		"Block.Var: the parameter is nil":                                    bound(func(b block) *ad.Var[float64] { return b.Var(nil) }),
+		"NewTrainer: the number of parameters is 0; it must be at least 1": trainer(),
+		"NewTrainer: parameter 1, counted from 0, is nil":                  trainer(a, nil),
+		`the parameters "a" and "a" are the same or share memory`:          trainer(a, a),
+		`the parameters "a" and "b" are the same or share memory`:          trainer(a, param("b", 1, 3)),
+		`the parameters "b" and "c" are the same or share memory`:          trainer(param("b", 0, 3), param("c", 1, 2)),
+		"NewTrainer: the optimiser is nil":                                 func() { hvae.NewTrainer(parameter(1.0), nil, nil) },
+		`the parameter "a" was not passed to NewTrainer; for a constant`:   bound(func(b block) *ad.Var[float64] { return b.Var(a) }),
+		"Block.Var: the parameter is nil":                                  bound(func(b block) *ad.Var[float64] { return b.Var(nil) }),
 
 		"of the batch is 0; it must be at":                     step(0, hvae.Draws(0), nil),
 		"BlockSize is -1; it must be at least 0":               step(-1, hvae.Draws(3), nil),

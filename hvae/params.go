@@ -30,9 +30,8 @@ func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 // By rounding, an end can be reached, for example if |x| > 37 (17 in float32), but not exceeded. Constrain panics
 // unless lo is finite and lo < hi. Use (0, 1) for α_k, (1, ∞) for 1/√β₀ and (0, ∞) for standard deviations. Leapfrog
 // steps silently diverge if ε > 2/ω, where ω² is the largest curvature of the potential. So use (0, s/2) for ε, and at
-// most s/5 at the start, where s is the posterior's smallest standard deviation (1/ω if the posterior is normal).
-//
-// Constrain is for parameters. For latent variables with bounded support, use Bounded, which returns the log Jacobian.
+// most s/5 at the start, where s is the posterior's smallest standard deviation (1/ω if the posterior is normal). For
+// latent variables with bounded support, use Bounded, which also returns the log Jacobian.
 func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 	if !(lo < hi) || math.IsInf(lo, -1) {
 		misuse("Constrain: the interval is (%v, %v); lo must be finite and less than hi", lo, hi)

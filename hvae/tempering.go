@@ -10,12 +10,10 @@ import (
 // A Tempering holds the factors α_k by which a flow multiplies the momentum after each leapfrog step, and the standard
 // deviation s of the initial momentum ρ₀ = s·γ₀. The zero value means no tempering: α_k = 1 and s = 1. Tempering helps
 // paths to reach a posterior that is far from q⁰ or has several modes, so estimates of the evidence miss less, but it
-// may lower the ELBO. Start with s = Π 1/α_k between 1.2 and 2, for example with α_k = 1.5^(−1/K) and s = 1.5. For
-// comparison, α_k = 0.9 gives s = 1.7 for K = 5, but 8.2 for K = 20.
+// may lower the ELBO. Start with s = Π 1/α_k between 1.2 and 2, for example 1.5. For K = 20, α_k = 0.9 gives 8.2.
 //
-// The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1 (FixedTempering, FreeTempering). The entropy of (z_K, ρ_K)
-// then does not depend on the α_k, and z_K can be narrower than q⁰ only if ρ_K is wider than N(0, I). README.md derives
-// the limit of the ELBO that follows. With UntiedTempering, s is free, and there is no such limit.
+// The paper ties s to the α_k: s = 1/√β₀ and Π α_k = √β₀ < 1 (FixedTempering, FreeTempering). README.md explains how
+// this limits the ELBO. With UntiedTempering, s is free, and there is no such limit.
 type Tempering[T linalg.Float] struct {
 	Alpha      *ad.Var[T] // α₁ … α_K, [K×1], or [K×ℓ] with one element per dimension
 	MomentumSD *ad.Var[T] // s, [1×1], or [1×ℓ] with one element per dimension

@@ -82,7 +82,7 @@ func (t *Trainer[T]) Step(ctx context.Context, batch Batch) (elbo float64, err e
 	})
 	i := slices.Index(overflows, true)
 	if infinite(elbo) || i >= 0 {
-		if infinite(elbo) || notFinite(gradients[i]) {
+		if infinite(elbo) || !linalg.Finite(gradients[i]) {
 			err = t.diagnose(step, t.Bound, fmt.Sprintf("the ELBO (%v) or its gradient is not finite", elbo))
 		} else {
 			err = fmt.Errorf("the gradient of %s is so large that the square of an element overflows", t.params[i].Name)
