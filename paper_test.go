@@ -209,11 +209,11 @@ func gradientIsUnbiased(r *report) {
 			}
 			return p
 		}
-		elbo := func(values []float64) float64 {
+		elbo := func(values []float64) []float64 {
 			var t tape
 			f, q0 := flowOf(leaves(&t, values))
 			theta := model.Theta{Delta: values[:1], Sigma: []float64{math.Exp(values[1])}}
-			return data.LogEvidence(theta) - affineGap(f, q0, posterior(data, theta))
+			return []float64{data.LogEvidence(theta) - affineGap(f, q0, posterior(data, theta))}
 		}
 		rng := random.Stream(34, "gradient", K)
 		gradients := make([][]float64, len(start))
@@ -227,7 +227,7 @@ func gradientIsUnbiased(r *report) {
 				gradients[i] = append(gradients[i], g.Data[0])
 			}
 		}
-		for i, want := range hvaetest.Gradient(elbo, start) {
+		for i, want := range hvaetest.Jacobian(elbo, start, 1e-3).Data {
 			r.mean(gradients[i], want, 0.1, "K = %d: E[∂ log p̂/∂ %s]", K, names[i])
 		}
 	}
@@ -895,8 +895,8 @@ func potentialGradient(r *report) {
 	for j, v := range z {
 		want[j] = v + 7/(theta.Sigma[j]*theta.Sigma[j])*(v+theta.Delta[j]-data.Mean[j])
 	}
-	U := func(z []float64) float64 { return -g.LogJoint(t.Const(linalg.Column(z...))).Scalar() }
-	r.vectors(hvaetest.Gradient(U, z), want, 1e-9, "numerical derivative of −log p(D, z)")
+	U := func(z []float64) []float64 { return ad.Neg(g.LogJoint(t.Const(linalg.Column(z...)))).Value.Data }
+	r.vectors(hvaetest.Jacobian(U, z, 1e-3).Data, want, 1e-9, "numerical derivative of −log p(D, z)")
 	r.vectors(g.PotentialGradient(t.Const(linalg.Column(z...))).Value.Data, want, 1e-12, "closed form")
 }
 
@@ -1916,13 +1916,13 @@ var phasePoint = []float64{0.4, -0.9, 0.3, 0.8, -0.5, 1.2}
 // leapfrogByHand returns the result of equations 7, 8 and 9 for the phase s = (z, ρ). It differentiates U numerically.
 func leapfrogByHand(target hvae.Target[float64], epsilon, s []float64) []float64 {
 	n := len(epsilon)
-	potential := func(z []float64) float64 {
+	potential := func(z []float64) []float64 {
 		var t tape
-		return -target.LogJoint(t.Const(linalg.Column(z...))).Scalar()
+		return ad.Neg(target.LogJoint(t.Const(linalg.Column(z...)))).Value.Data
 	}
 	s = slices.Clone(s)
 	kick := func() { // equations 7 and 9
-		for j, g := range hvaetest.Gradient(potential, s[:n]) {
+		for j, g := range hvaetest.Jacobian(potential, s[:n], 1e-3).Data {
 			s[n+j] -= epsilon[j] / 2 * g
 		}
 	}

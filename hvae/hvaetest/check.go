@@ -109,7 +109,6 @@ func orNormal(points [][]float64, n, dims int) [][]float64 {
 	return slices.Collect(slices.Chunk(all.Data, dims))
 }
 
-// columns returns the matrix whose columns are the given points.
 func columns(points [][]float64) linalg.Matrix[float64] {
 	m := linalg.New[float64](len(points[0]), len(points))
 	for i := range m.Data {
@@ -161,9 +160,8 @@ func TestPrior(bind func(t *ad.Tape[float64]) hvae.Prior[float64], dims int) err
 			return fmt.Errorf("det ∂z₀/∂ε is %v for ε = %v, but %v elsewhere; z₀ must be a one-to-one function of ε", d, epsilon, previous)
 		}
 		previous = d
-		logNormal := hvae.LogNormal(noise).Value.Data[j]
 		if err := compare("log q⁰(z₀)", epsilon, got[dims:], func(h float64) []float64 {
-			return []float64{logNormal - math.Log(math.Abs(det(h)))}
+			return []float64{hvae.LogNormal(noise).Value.Data[j] - math.Log(math.Abs(det(h)))}
 		}); err != nil {
 			return err
 		}

@@ -26,11 +26,6 @@ func Jacobian(f func(x []float64) []float64, x []float64, h float64) linalg.Matr
 	return J
 }
 
-// Gradient returns the derivatives ∂f/∂x_j at x. It calls Jacobian with h = 1e-3.
-func Gradient(f func(x []float64) float64, x []float64) []float64 {
-	return Jacobian(func(x []float64) []float64 { return []float64{f(x)} }, x, step).Data
-}
-
 // Determinant computes det m by Gaussian elimination with partial pivoting.
 func Determinant(m linalg.Matrix[float64]) float64 {
 	rows, det := slices.Collect(slices.Chunk(slices.Clone(m.Data), m.Cols)), 1.0
@@ -73,7 +68,7 @@ func GradientError(params []linalg.Matrix[float64],
 	for _, g := range ad.Backward(nil, y, leaves...) {
 		got = append(got, g.Data...)
 	}
-	want := Gradient(func(x []float64) float64 { y, _ := mean(x); return y.Scalar() }, start)
+	want := Jacobian(func(x []float64) []float64 { y, _ := mean(x); return y.Value.Data }, start, step).Data
 	return Distance(got, want) / Norm(want)
 }
 
