@@ -83,7 +83,7 @@ func AddMulSum[T Float](dst, a, b Matrix[T]) {
 
 // Finite reports whether every element of m is finite.
 func Finite[T Float](m Matrix[T]) bool {
-	return every(m, 0, func(x T) bool { return x-x == 0 }) // 0·x is NaN if x is NaN or infinite, and 0 otherwise
+	return !slices.ContainsFunc(m.Data, func(x T) bool { return x-x != 0 })
 }
 
 // SquaresFinite reports whether the square of every element of m is finite.
@@ -92,21 +92,14 @@ func SquaresFinite[T Float](m Matrix[T]) bool {
 	if _, ok := any(T(0)).(float64); ok {
 		exponent = 512
 	}
-	// If |x| ≥ 2⁶⁴, the product of 2⁶⁵ and x is so large that its sum with any finite number is infinite.
-	return every(m, T(math.Ldexp(1, exponent+1)), func(x T) bool { return T(x*x)-T(x*x) == 0 })
-}
-
-// every reports whether ok is true for every element x of m. If ok(x) is false, the sum of s·x and any number must be
-// infinite or NaN. So if 128 partial sums of these products are finite, ok is true for all elements in the sums.
-func every[T Float](m Matrix[T], s T, ok func(T) bool) bool {
+	// If |x| ≥ 2⁶⁴, the product of 2⁶⁵ and x is so large that its sum with any finite number is infinite. So if 128 sums of
+	// such products are finite, the squares of all elements in the sums are finite.
 	var sums [128]T
 	rows := len(m.Data) / len(sums)
-	kernel.AddRows(sums[:], s, m.Data, rows)
+	kernel.AddRows(sums[:], T(math.Ldexp(1, exponent+1)), m.Data, rows)
 	rest := m.Data[rows*len(sums):]
-	for _, sum := range sums {
-		if sum-sum != 0 {
-			rest = m.Data // check each element
-		}
+	if !Finite(Column(sums[:]...)) {
+		rest = m.Data // check each element
 	}
-	return !slices.ContainsFunc(rest, func(x T) bool { return !ok(x) })
+	return !slices.ContainsFunc(rest, func(x T) bool { return T(x*x)-T(x*x) != 0 })
 }
