@@ -162,19 +162,11 @@ func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {
 		return
 	}
 	i := 0
-	for ; i+4 <= rows; i += 4 { // four rows at a time, to load and store y less often
-		p0, p1, p2, p3 := a[i*ar:], a[(i+1)*ar:], a[(i+2)*ar:], a[(i+3)*ar:]
+	for ; ac == 0 && i+4 <= rows; i += 4 { // four rows at a time, to load and store y less often
+		s0, s1, s2, s3 := a[i*ar], a[(i+1)*ar], a[(i+2)*ar], a[(i+3)*ar]
 		q0, q1, q2, q3 := b[i*br:][:n], b[(i+1)*br:][:n], b[(i+2)*br:][:n], b[(i+3)*br:][:n]
-		if ac == 0 {
-			s0, s1, s2, s3 := p0[0], p1[0], p2[0], p3[0]
-			for j := range y {
-				y[j] = y[j] + T(s0*q0[j]) + T(s1*q1[j]) + T(s2*q2[j]) + T(s3*q3[j])
-			}
-		} else {
-			p0, p1, p2, p3 := p0[:n], p1[:n], p2[:n], p3[:n]
-			for j := range y {
-				y[j] = y[j] + T(p0[j]*q0[j]) + T(p1[j]*q1[j]) + T(p2[j]*q2[j]) + T(p3[j]*q3[j])
-			}
+		for j := range y {
+			y[j] = y[j] + T(s0*q0[j]) + T(s1*q1[j]) + T(s2*q2[j]) + T(s3*q3[j])
 		}
 	}
 	for ; i < rows; i++ {
