@@ -92,8 +92,8 @@ func SquaresFinite[T Float](m Matrix[T]) bool {
 	if _, ok := any(T(0)).(float64); ok {
 		exponent = 512
 	}
-	// If |x| ≥ 2⁶⁴, the product of 2⁶⁵ and x is so large that its sum with any finite number is infinite. So if 128 sums of
-	// such products are finite, the squares of all elements in the sums are finite.
+	// If |x| ≥ 2⁶⁴, the product of 2⁶⁵ and x is so large that its sum with any finite number is infinite. So if 128 sums
+	// of such products are finite, the squares of all elements in the sums are finite.
 	var sums [128]T
 	rows := len(m.Data) / len(sums)
 	kernel.AddRows(sums[:], T(math.Ldexp(1, exponent+1)), m.Data, rows)

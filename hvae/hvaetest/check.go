@@ -13,8 +13,8 @@ import (
 
 // TestTarget checks a target at the given points z [ℓ], where ℓ = dims, or by default at three points near the origin.
 // The function bind returns the target on a tape. TestTarget returns an error unless log p(x, z) is [1×B], its column j
-// depends only on column j of z, and the gradients of U and vᵀ∇U agree with numerical differentiation. Here v is a
-// random vector. Training needs the gradient of vᵀ∇U, so a ClosedForm must compute ∇U by operations on the tape.
+// depends only on column j of z, and the gradients of U and vᵀ∇U, for a random vector v, agree with numerical ones.
+// Training needs the gradient of vᵀ∇U, so a ClosedForm must compute ∇U by operations on the tape.
 func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, points ...[]float64) error {
 	points = orNormal(points, 3, dims)
 	v := linalg.Column(orNormal(nil, 4, dims)[3]...)
@@ -26,9 +26,8 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, p
 		values = []float64{-target.LogJoint(at).Value.Data[0], slope.Scalar()}
 		return values, [2][]float64{gradU.Value.Data, ad.Grad(slope, at).Value.Data}
 	}
-	var t ad.Tape[float64]
-	all := columns(points)
-	logJoint := bind(&t).LogJoint(t.Const(all)).Value
+	t, all := new(ad.Tape[float64]), columns(points)
+	logJoint := bind(t).LogJoint(t.Const(all)).Value
 	if logJoint.Rows != 1 || logJoint.Cols != all.Cols {
 		return fmt.Errorf("for z %v, log p(x, z) is %v, not [1×%d]", all.Shape(), logJoint.Shape(), all.Cols)
 	}

@@ -46,9 +46,8 @@ func Determinant(m linalg.Matrix[float64]) float64 {
 	return det
 }
 
-// GradientError returns ‖g − d‖/‖d‖, where g is the gradient of the mean of f(params) with respect to all parameters,
-// computed by automatic differentiation, and d is the same gradient, computed numerically. The function f must be
-// smooth and draw the same noise in each call.
+// GradientError returns ‖g − d‖/‖d‖ for the gradients g and d of the mean of f(params) with respect to params, from
+// automatic and numerical differentiation. The function f must be smooth and draw the same noise in each call.
 func GradientError(params []linalg.Matrix[float64],
 	f func(t *ad.Tape[float64], params []*ad.Var[float64]) *ad.Var[float64]) float64 {
 	var t ad.Tape[float64]
