@@ -43,7 +43,7 @@ func (o RMSProp[T]) Ascend(step int, theta, gradient []T, averages linalg.Matrix
 	}
 	v := averages.Row(0)
 	for j, g := range gradient {
-		v[j] = max(decay*v[j]+(1-decay)*g*g, 1e-30) // never subnormal, which is slow; 10⁻³⁰ + 10⁻¹⁰ is rounded to 10⁻¹⁰
+		v[j] = decay*v[j] + (1-decay)*g*g + 1e-31 // never subnormal, which is slow; 10⁻³⁰ + 10⁻¹⁰ is rounded to 10⁻¹⁰
 		theta[j] += rate * g / T(math.Sqrt(float64(v[j]+epsilon)))
 	}
 }

@@ -94,12 +94,18 @@ func SquaresFinite[T Float](m Matrix[T]) bool {
 	}
 	// If |x| ≥ 2⁶⁴, the product of 2⁶⁵ and x is so large that its sum with any finite number is infinite. So if 128 sums
 	// of such products are finite, the squares of all elements in the sums are finite.
-	var sums [128]T
-	rows := len(m.Data) / len(sums)
-	kernel.AddRows(sums[:], T(math.Ldexp(1, exponent+1)), m.Data, rows)
-	rest := m.Data[rows*len(sums):]
-	if !Finite(Column(sums[:]...)) {
-		rest = m.Data // check each element
+	rest := m.Data // elements to check one by one
+	if rows := len(rest) / 128; rows > 0 {
+		var sums [128]T
+		kernel.AddRows(sums[:], T(math.Ldexp(1, exponent+1)), rest, rows)
+		if Finite(Column(sums[:]...)) {
+			rest = rest[rows*len(sums):]
+		}
 	}
-	return !slices.ContainsFunc(rest, func(x T) bool { return T(x*x)-T(x*x) != 0 })
+	for _, x := range rest {
+		if T(x*x)-T(x*x) != 0 {
+			return false
+		}
+	}
+	return true
 }

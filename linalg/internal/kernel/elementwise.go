@@ -21,11 +21,11 @@ type elementwiseArgs struct {
 
 const noKernel = -1 // index of the float64 kernel of a function that has none
 
-// elementwise runs the SIMD kernel with index kernel32 (float32) or kernel64 (float64) if this kernel exists and SIMD
-// kernels are in use. It reports whether it ran the kernel. Operands that the kernel does not use are nil. For fewer
-// than 512 float64 elements, it uses AVX2 instead of AVX-512, because on a 2023 Xeon, a few AVX-512 instructions
-// lowered the clock frequency by 5 % throughout a step of the Gaussian model. AVX2 and AVX-512 give the same bits.
-func elementwise[T Float](kernel32, kernel64 int, y, a, b, c []T) bool {
+// elementwise runs the SIMD kernel with index kernel32 (float32) or kernel64 (float64). Operands that the kernel does
+// not use are nil. For fewer than 512 float64 elements, it uses AVX2 instead of AVX-512, because on a 2023 Xeon, a few
+// AVX-512 instructions lowered the clock frequency by 5 % throughout a step of the Gaussian model. AVX2 and AVX-512
+// give the same bits.
+func elementwise[T Float](kernel32, kernel64 int, y, a, b, c []T) {
 	set, kernel := kernelSets[level], kernel32
 	if simd64[T]() {
 		kernel = kernel64
@@ -33,17 +33,14 @@ func elementwise[T Float](kernel32, kernel64 int, y, a, b, c []T) bool {
 			set = kernelSets[levelAVX2]
 		}
 	}
-	if set == nil || kernel == noKernel {
-		return false
-	}
 	args := elementwiseArgs{y: pointer(y), a: pointer(a), b: pointer(b), c: pointer(c), n: len(y)}
 	callElementwise(set.elementwise+kernel, &args)
-	return true
 }
 
 func Add[T Float](y, a, b []T) {
 	a, b = a[:len(y)], b[:len(y)]
-	if elementwise(opAdd, noKernel, y, a, b, nil) {
+	if simd32[T]() {
+		elementwise(opAdd, noKernel, y, a, b, nil)
 		return
 	}
 	for i := range y {
@@ -53,7 +50,8 @@ func Add[T Float](y, a, b []T) {
 
 func Mul[T Float](y, a, b []T) {
 	a, b = a[:len(y)], b[:len(y)]
-	if elementwise(opMul, noKernel, y, a, b, nil) {
+	if simd32[T]() {
+		elementwise(opMul, noKernel, y, a, b, nil)
 		return
 	}
 	for i := range y {
@@ -63,7 +61,8 @@ func Mul[T Float](y, a, b []T) {
 
 func MulAdd[T Float](y, a, b, c []T) {
 	a, b, c = a[:len(y)], b[:len(y)], c[:len(y)]
-	if elementwise(opMulAdd, noKernel, y, a, b, c) {
+	if simd32[T]() {
+		elementwise(opMulAdd, noKernel, y, a, b, c)
 		return
 	}
 	for i := range y {
@@ -102,7 +101,8 @@ func Sigmoid[T Float](y, a []T) {
 // apply sets y = f(a), elementwise. Without SIMD, it computes f in float64 and rounds once.
 func apply[T Float](kernel32, kernel64 int, y, a []T, f func(float64) float64) {
 	a = a[:len(y)]
-	if elementwise(kernel32, kernel64, y, a, nil, nil) {
+	if level > levelNone {
+		elementwise(kernel32, kernel64, y, a, nil, nil)
 		return
 	}
 	for i, x := range a {
@@ -113,7 +113,8 @@ func apply[T Float](kernel32, kernel64 int, y, a []T, f func(float64) float64) {
 // SoftplusSigmoid sets y to the softplus of a, and slope to the sigmoid. It stores y last (see linalg.SoftplusSigmoid).
 func SoftplusSigmoid[T Float](y, slope, a []T) {
 	slope, a = slope[:len(y)], a[:len(y)]
-	if elementwise(opSoftplusSigmoid, opSoftplusSigmoid64, y, a, slope, nil) {
+	if level > levelNone {
+		elementwise(opSoftplusSigmoid, opSoftplusSigmoid64, y, a, slope, nil)
 		return
 	}
 	for i := range y {
@@ -126,7 +127,8 @@ func SoftplusSigmoid[T Float](y, slope, a []T) {
 
 func SigmoidGradient[T Float](y, a, b []T) {
 	a, b = a[:len(y)], b[:len(y)]
-	if elementwise(opSigmoidGradient, noKernel, y, a, b, nil) {
+	if simd32[T]() {
+		elementwise(opSigmoidGradient, noKernel, y, a, b, nil)
 		return
 	}
 	for i := range y {
