@@ -16,7 +16,7 @@ type elementwiseKernel struct {
 	formula func(f *formula, x []*value) (outputs []*value)
 }
 
-// elementwiseKernels[i] is the elementwise kernel with index i.
+// elementwiseKernels[i] is the elementwise kernel with index i. Package kernel relies on the order of float64 versions.
 var elementwiseKernels = []elementwiseKernel{
 	{"opAdd", 4, "y = a + b", "y", "ab", nil, func(f *formula, x []*value) []*value { return []*value{f.add(x[0], x[1])} }},
 	{"opMul", 4, "y = a·b", "y", "ab", nil, func(f *formula, x []*value) []*value { return []*value{f.mul(x[0], x[1])} }},

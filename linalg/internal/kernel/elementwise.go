@@ -19,16 +19,14 @@ type elementwiseArgs struct {
 	beta1, rest1, beta2, rate, epsilon float32 // used only by Adamax; rest1 = 1 − β₁
 }
 
-const noKernel = -1 // index of the float64 kernel of a function that has none
-
-// elementwise runs the SIMD kernel with index kernel32 (float32) or kernel64 (float64). Operands that the kernel does
+// elementwise runs the SIMD kernel with the given index (float32), or its float64 version. Operands that the kernel does
 // not use are nil. For fewer than 512 float64 elements, it uses AVX2 instead of AVX-512, because on a 2023 Xeon, a few
 // AVX-512 instructions lowered the clock frequency by 5 % throughout a step of the Gaussian model. AVX2 and AVX-512
 // give the same bits.
-func elementwise[T Float](kernel32, kernel64 int, y, a, b, c []T) {
-	set, kernel := kernelSets[level], kernel32
+func elementwise[T Float](kernel int, y, a, b, c []T) {
+	set := kernelSets[level]
 	if simd64[T]() {
-		kernel = kernel64
+		kernel += opExp64 - opExp // opExp to opSoftplusSigmoid and their float64 versions are in the same order
 		if level == levelAVX512 && len(y) < 512 {
 			set = kernelSets[levelAVX2]
 		}
@@ -40,7 +38,7 @@ func elementwise[T Float](kernel32, kernel64 int, y, a, b, c []T) {
 func Add[T Float](y, a, b []T) {
 	a, b = a[:len(y)], b[:len(y)]
 	if simd32[T]() {
-		elementwise(opAdd, noKernel, y, a, b, nil)
+		elementwise(opAdd, y, a, b, nil)
 		return
 	}
 	for i := range y {
@@ -51,7 +49,7 @@ func Add[T Float](y, a, b []T) {
 func Mul[T Float](y, a, b []T) {
 	a, b = a[:len(y)], b[:len(y)]
 	if simd32[T]() {
-		elementwise(opMul, noKernel, y, a, b, nil)
+		elementwise(opMul, y, a, b, nil)
 		return
 	}
 	for i := range y {
@@ -62,7 +60,7 @@ func Mul[T Float](y, a, b []T) {
 func MulAdd[T Float](y, a, b, c []T) {
 	a, b, c = a[:len(y)], b[:len(y)], c[:len(y)]
 	if simd32[T]() {
-		elementwise(opMulAdd, noKernel, y, a, b, c)
+		elementwise(opMulAdd, y, a, b, c)
 		return
 	}
 	for i := range y {
@@ -88,21 +86,21 @@ func scaleShift[T Float](y []T, s T, a []T, t T) {
 	MulAddRows(y, len(y), []T{s}, 0, 0, a, 0, 1, []T{t}, 0, 0)
 }
 
-func Exp[T Float](y, a []T) { apply(opExp, opExp64, y, a, math.Exp) }
+func Exp[T Float](y, a []T) { apply(opExp, y, a, math.Exp) }
 
-func Log[T Float](y, a []T) { apply(opLog, opLog64, y, a, math.Log) }
+func Log[T Float](y, a []T) { apply(opLog, y, a, math.Log) }
 
-func Tanh[T Float](y, a []T) { apply(opTanh, opTanh64, y, a, math.Tanh) }
+func Tanh[T Float](y, a []T) { apply(opTanh, y, a, math.Tanh) }
 
 func Sigmoid[T Float](y, a []T) {
-	apply(opSigmoid, opSigmoid64, y, a, func(x float64) float64 { return sigmoid(x, expOfMinusAbs[T](x)) })
+	apply(opSigmoid, y, a, func(x float64) float64 { return sigmoid(x, expOfMinusAbs[T](x)) })
 }
 
 // apply sets y = f(a), elementwise. Without SIMD, it computes f in float64 and rounds once.
-func apply[T Float](kernel32, kernel64 int, y, a []T, f func(float64) float64) {
+func apply[T Float](kernel int, y, a []T, f func(float64) float64) {
 	a = a[:len(y)]
 	if level > levelNone {
-		elementwise(kernel32, kernel64, y, a, nil, nil)
+		elementwise(kernel, y, a, nil, nil)
 		return
 	}
 	for i, x := range a {
@@ -114,7 +112,7 @@ func apply[T Float](kernel32, kernel64 int, y, a []T, f func(float64) float64) {
 func SoftplusSigmoid[T Float](y, slope, a []T) {
 	slope, a = slope[:len(y)], a[:len(y)]
 	if level > levelNone {
-		elementwise(opSoftplusSigmoid, opSoftplusSigmoid64, y, a, slope, nil)
+		elementwise(opSoftplusSigmoid, y, a, slope, nil)
 		return
 	}
 	for i := range y {
@@ -128,7 +126,7 @@ func SoftplusSigmoid[T Float](y, slope, a []T) {
 func SigmoidGradient[T Float](y, a, b []T) {
 	a, b = a[:len(y)], b[:len(y)]
 	if simd32[T]() {
-		elementwise(opSigmoidGradient, noKernel, y, a, b, nil)
+		elementwise(opSigmoidGradient, y, a, b, nil)
 		return
 	}
 	for i := range y {
@@ -171,11 +169,9 @@ func zeroBelow[T Float](smallest, x T) T {
 // The reason is speed: Intel processors are slow on subnormal numbers. During training, the logits of pixels that are
 // never white fall below −87, where e^−|x| is a subnormal float32. Without the replacement, late epochs took twice as
 // long as the first epoch. Values slightly above the subnormal range lead to subnormal numbers in the next layer, so
-// the threshold has a large margin. In a training step of the model in mnist/results/vae.safetensors on the first 100
-// training images, 26,366 of 29.8 million operands of contractions are subnormal without a threshold, 19,905 with
-// 2⁻¹²⁶, 6,713 with 2⁻¹⁰⁰, and 171 with e⁻⁴⁴.
-//
-// A float32 standard deviation softplus(x) is therefore positive only for x ≥ −44.
+// the threshold has a large margin. In a training step of the model in mnist/results/vae.safetensors, 26,366 of 29.8
+// million operands of contractions are subnormal without a threshold, 6,713 with 2⁻¹⁰⁰, and 171 with e⁻⁴⁴. So a float32
+// standard deviation softplus(x) is positive only for x ≥ −44.
 const tail = 44
 
 // expOfMinusAbs returns e^−|x|. If T is float32, it returns zero for |x| > tail.

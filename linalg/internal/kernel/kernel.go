@@ -8,7 +8,7 @@
 //	func Add[T Float](y, a, b []T) {
 //		a, b = a[:len(y)], b[:len(y)] // because the assembly does not check bounds
 //		if simd32[T]() {
-//			elementwise(opAdd, noKernel, y, a, b, nil) // runs the SIMD kernel
+//			elementwise(opAdd, y, a, b, nil) // runs the SIMD kernel
 //			return
 //		}
 //		for i := range y { … }
