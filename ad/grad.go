@@ -8,9 +8,8 @@ import (
 )
 
 // Grad returns the gradient of the sum of the elements of y with respect to x. The gradient is recorded and can be
-// differentiated again. It is zero if y does not depend on x. Grad calls the differentiation rule of each operation
-// through which y depends on x. For each operand that depends on x, the rule takes about as long as the operation
-// itself. Grad panics if x is a constant, or if x and y are not on the same tape.
+// differentiated again. It is zero if y does not depend on x. Grad panics if x is a constant, or if x and y are not on
+// the same tape.
 func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 	s := &y.tape.grad
 	s.begin(y, x)

@@ -188,11 +188,10 @@ func weightGradient[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], s
 // channels. The rows of output pixels are stored from bottom to top.
 //
 // Each element of w is a sum of products over images and output pixels. The contraction has one segment per output
-// pixel, and one step per image (see linalg.Contraction). It adds the products for all images and for many pixels, so
-// the sums stay in registers. The groups of a contraction are kernel rows that are Stride apart, because such rows use
-// the same input pixels. From one group to the next, an input pixel contributes to an output pixel one row higher.
-// Because delta is in reverse order, the stride BGroup is not negative, as a Contraction requires. The groups make a
-// training step of the VAE 5 % faster.
+// pixel, and one step per image, so the sums stay in registers. The groups of a contraction are kernel rows that are
+// Stride apart, because such rows use the same input pixels. From one group to the next, an input pixel contributes to
+// an output pixel one row higher. Because delta is in reverse order, the stride BGroup is not negative, as a
+// Contraction requires. The groups make a training step of the VAE 5 % faster.
 func weightRows[T linalg.Float](g *Geometry, w linalg.Matrix[T], delta []T, x linalg.Matrix[T], lo, hi int) {
 	var buffers buffers
 	n := x.Cols

@@ -76,8 +76,7 @@ var tall = shape{16, 1}
 // With AVX2, the columns of B that a strip reads in a block of 96 steps occupy up to 15 KiB. On an AMD Zen 3 (32 KiB of
 // first-level cache), blocks of 64 to 100 steps make convolutions up to 1.5 times as fast, blocks of 160 steps gain
 // half as much, and blocks of more than 200 steps nothing. With AVX-512, a strip is twice as wide, but many processors
-// have 48 KiB. Its blocks are not tuned. In a transposed matrix A [450×512], 128 steps are on 64 memory pages, for
-// which a processor has addresses at hand.
+// have 48 KiB. Its blocks are not tuned.
 var (
 	avx512 = &isa{name: "AVX512", bytes: 64, count: 32, vectors: 3, partialWidth: 15, block: 128, peakSums: 12,
 		tiles: [kinds][]shape{
