@@ -123,14 +123,16 @@ func (a *AIS[T]) Evidence(ctx context.Context, n int, seed uint64) (e Evidence, 
 		streams[j] = random.Stream(seed, "annealed importance sampling", j)
 	}
 	tuned := *a
-	if tuned.StepSizes, err = a.Tune(ctx, streams[n:]); err != nil {
+	tuned.StepSizes, err = a.Tune(ctx, streams[n:])
+	if err != nil {
 		return e, err
 	}
 	_, logs, err := tuned.Forward(ctx, streams[:n])
 	if err != nil {
 		return e, err
 	}
-	if e = ImportanceEstimate(logs); infinite(e.Log) {
+	e = ImportanceEstimate(logs)
+	if infinite(e.Log) {
 		return e, fmt.Errorf("AIS: the estimate is %v; p(x, z) is zero or infinite at the starts of the chains", e.Log)
 	}
 	return e, nil

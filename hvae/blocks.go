@@ -56,16 +56,13 @@ func (b *Block[T]) Var(p *Param[T]) *ad.Var[T] {
 
 // Columns returns the columns of x [d×N] that b.Batch lists, as a constant [d×B]. It panics if one does not exist.
 func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
-	for _, c := range b.Batch {
+	m := b.Tape.Matrix(x.Rows, b.Size)
+	for j, c := range b.Batch {
 		if c < 0 || c >= x.Cols {
 			misuse("Block.Columns: the data %v have no column %d; all columns of Draws, and of Evidence, are −1", x.Shape(), c)
 		}
-	}
-	m := b.Tape.Matrix(x.Rows, b.Size)
-	for i := range x.Rows {
-		from, to := x.Row(i), m.Row(i)
-		for j := range to {
-			to[j] = from[b.Batch[j]]
+		for i := range x.Rows {
+			m.Row(i)[j] = x.Row(i)[c]
 		}
 	}
 	return b.Tape.Const(m)
@@ -110,11 +107,10 @@ type pass[T linalg.Float] struct {
 	params []*Param[T] // parameters that are leaves
 }
 
-// Evaluate computes a bound for each block of a batch, possibly concurrently. On the tapes of the blocks, all
-// parameters are constants, and the variables of a block are valid only until the bound returns. The seed determines
-// the noise. Evaluate returns the mean over the batch and the value for each column. It returns an error if ctx is done
-// before all blocks are computed, or if the mean is not finite. In the latter case, values is still valid, and the
-// error names the first operation whose result is not finite.
+// Evaluate computes a bound for each block of a batch. On the tapes of the blocks, all parameters are constants, and
+// the variables of a block are valid only until the bound returns. The seed determines the noise. Evaluate returns the
+// mean over the batch and the value for each column. It returns an error if ctx is done early, or if the mean is not
+// finite. In the latter case, values is still valid, and the error names the first operation with such a result.
 func (e *Evaluator[T]) Evaluate(ctx context.Context, batch Batch, seed uint64, bound Bound[T]) (
 	mean float64, values []float64, err error) {
 	p := pass[T]{batch: batch, noise: random.NewBatch(seed, "algorithm 2 evaluation")}
@@ -175,8 +171,7 @@ func (e *Evaluator[T]) diagnose(p pass[T], bound Bound[T], what string) error {
 		if j := slices.Index(b.vars, first); j >= 0 {
 			note = ", the parameter " + p.params[j].Name
 		}
-		last := b.First + b.Size - 1
-		return fmt.Errorf("%s: columns %d to %d of the batch, first in %s%s", what, b.First, last, description, note)
+		return fmt.Errorf("%s: columns %d to %d of the batch, first in %s%s", what, b.First, b.First+b.Size-1, description, note)
 	}
 	return fmt.Errorf("%s in the sum over blocks, but finite in each block", what)
 }

@@ -69,7 +69,8 @@ func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f
 		trainer.Seed, trainer.BlockSize = o.Seed, 16/L
 		for i := range steps {
 			adamax.Rate = 0.05 * (1 - float64(i)/float64(steps))
-			if _, err = trainer.Step(ctx, Draws(16)); err != nil {
+			_, err = trainer.Step(ctx, Draws(16))
+			if err != nil {
 				return f, err
 			}
 		}
@@ -78,7 +79,8 @@ func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f
 			params = append(params, flowParams...)
 		}
 	}
-	if f.Evidence, err = new(Evaluator[float64]).Evidence(ctx, cmp.Or(o.Draws, 20_000), o.Seed, bound(1)); err != nil {
+	f.Evidence, err = new(Evaluator[float64]).Evidence(ctx, cmp.Or(o.Draws, 20_000), o.Seed, bound(1))
+	if err != nil {
 		return f, err
 	}
 	var t ad.Tape[float64]
@@ -86,7 +88,8 @@ func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f
 	variances := ad.Add(ad.Exp(ad.Scale(t.Const(logSD.Value), 2)), covariances)
 	ais := &AIS[float64]{Target: func(*ad.Tape[float64]) Target[float64] { return target }, Steps: 200, Leapfrogs: 5}
 	ais.Mean, ais.SD = mean.Value, ad.Exp(ad.Scale(ad.Log(variances), 0.5)).Value
-	if f.Annealed, err = ais.Evidence(ctx, 400, o.Seed); err != nil {
+	f.Annealed, err = ais.Evidence(ctx, 400, o.Seed)
+	if err != nil {
 		return f, err
 	}
 	difference := math.Abs(f.Evidence.Log-f.Annealed.Log) / math.Hypot(f.Evidence.StandardError, f.Annealed.StandardError)
