@@ -96,8 +96,9 @@ func TestNoFiguresAfterAnInterruptOrAnError(t *testing.T) {
 	} {
 		var stderr bytes.Buffer
 		status := command.Run(c.ctx, "gaussian", run, strings.Fields(c.args), c.stdout, &stderr)
-		if status != c.status || !strings.HasPrefix(stderr.String(), c.stderr) {
-			t.Errorf("%s: status %d, stderr %q; want status %d, %q", c.args, status, stderr.String(), c.status, c.stderr)
+		text := stderr.String()[max(0, strings.Index(stderr.String(), "gaussian: ")):] // without the progress of a slow machine
+		if status != c.status || !strings.HasPrefix(text, c.stderr) {
+			t.Errorf("%s: status %d, stderr %q; want status %d, %q", c.args, status, text, c.status, c.stderr)
 		}
 	}
 	if figures, err := os.ReadDir("a/b"); len(figures) > 0 || err != nil {
