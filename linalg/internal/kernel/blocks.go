@@ -47,8 +47,8 @@ const (
 	packedElements = 6 << 10 // largest number of elements of B that the method packed copies: 24 KiB of float32
 )
 
-// scattered reports whether the rows of B are so far apart that a block does not stay in the first-level cache: either a
-// multiple of 512 bytes, so that few of them fit, or at least 2 KiB, so that a block is on too many memory pages. For
+// scattered reports whether a block of B is slow to read, because its rows are a multiple of 512 bytes apart, so that
+// few of them fit into the first-level cache, or at least 2 KiB apart, so that they are on too many memory pages. For
 // 128 or more rows of A, a copy (see packed) then makes products of 1000×1000 matrices 1.4 times as fast, and a product
 // of [512×450] and [450×128] 1.2 times.
 func (c *Contraction[T]) scattered() bool {

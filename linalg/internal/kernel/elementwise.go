@@ -19,9 +19,9 @@ type elementwiseArgs struct {
 	beta1, rest1, beta2, rate, epsilon float32 // used only by Adamax; rest1 = 1 − β₁
 }
 
-// elementwise runs the SIMD kernel with the given index (float32), or its float64 version. Operands that the kernel does
-// not use are nil. For fewer than 512 float64 elements, it uses AVX2 instead of AVX-512, because on a 2023 Xeon, a few
-// AVX-512 instructions lowered the clock frequency by 5 % throughout a step of the Gaussian model. AVX2 and AVX-512
+// elementwise runs the SIMD kernel with the given index (float32), or its float64 version. Operands that the kernel
+// does not use are nil. For fewer than 512 float64 elements, it uses AVX2 instead of AVX-512, because on a 2023 Xeon, a
+// few AVX-512 instructions lowered the clock frequency by 5 % throughout a step of the Gaussian model. AVX2 and AVX-512
 // give the same bits.
 func elementwise[T Float](kernel int, y, a, b, c []T) {
 	set := kernelSets[level]
