@@ -299,8 +299,7 @@ func TestDerivativesOfPairsOfOperations(t *testing.T) {
 }
 
 // views returns an operation that applies 12 random operations to a [4×3] matrix and to their results: nested views,
-// stacks, paddings, sums and broadcasts. It returns all results as one column. The adjoints of many of these variables
-// share memory.
+// stacks, paddings, sums and broadcasts. It returns all results as one column. Many of their adjoints share memory.
 func views(seed uint64) operation {
 	return operation{name: fmt.Sprintf("views with seed %d", seed), f: func(x []variable) variable {
 		rng := rand.New(rand.NewPCG(seed, 5))

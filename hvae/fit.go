@@ -19,7 +19,7 @@ type FitOptions struct {
 
 // A Fitted holds two estimates of the evidence of a target: Evidence from draws with the fitted q⁰ and flow, and
 // Annealed from AIS. Warning is empty if the two differ by at most four standard errors, and k̂ (TailShape) of Evidence
-// is at most ½. Draw runs Algorithm 1 with the fitted q⁰ and flow, with L draws for each column of b.
+// is at most ½ and that of Annealed at most 0.7. Draw runs Algorithm 1 with this q⁰ and flow, L draws for each column.
 type Fitted struct {
 	Evidence, Annealed Evidence
 	Warning            string
@@ -97,6 +97,8 @@ func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f
 		f.Warning = fmt.Sprintf("the two estimates differ by %.1f standard errors", difference)
 	} else if !(f.Evidence.TailShape <= 0.5) { // NaN for fewer than 100 draws
 		f.Warning = fmt.Sprintf("k̂ is %.2f, so the standard error is not reliable", f.Evidence.TailShape)
+	} else if !(f.Annealed.TailShape <= 0.7) {
+		f.Warning = fmt.Sprintf("k̂ of AIS is %.2f, so AIS does not confirm the estimate", f.Annealed.TailShape)
 	}
 	return f, nil
 }

@@ -32,9 +32,11 @@ func TestFitIsRightOrWarns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute in WebAssembly")
 	}
-	modes := hvaetest.TwoModes{Modes: [2]hvaetest.Mode{
-		{Weight: 0.5, Mean: linalg.Column(0.0, 0), SD: 1}, {Weight: 0.5, Mean: linalg.Column(6.0, 0), SD: 1},
-	}}
+	modes := func(weight, sd float64) hvaetest.TwoModes { // weight and sd describe the second mode
+		return hvaetest.TwoModes{Modes: [2]hvaetest.Mode{
+			{Weight: 1 - weight, Mean: linalg.Column(0.0), SD: 1}, {Weight: weight, Mean: linalg.Column(6.0), SD: sd},
+		}}
+	}
 	evidence := func(dims, omega float64) float64 { return dims * (numeric.Log2Pi/2 - math.Log(omega)) } // of Quadratic
 	for i, c := range []struct {
 		name    string
@@ -48,7 +50,8 @@ func TestFitIsRightOrWarns(t *testing.T) {
 		{"funnel", density(funnel), 5, hvae.FitOptions{}, 0, "k̂ is 0."},
 		{"eight schools", eightSchools{}, 10, hvae.FitOptions{}, -31.3113, ""},
 		{"banana", density(banana), 2, hvae.FitOptions{Steps: 200, Draws: 4000}, numeric.Log2Pi, "k̂ is 1."},
-		{"two modes", modes, 2, hvae.FitOptions{}, 0, ""},
+		{"two modes", modes(0.5, 1), 1, hvae.FitOptions{}, 0, ""},
+		{"a missed mode", modes(0.9, 0.1), 1, hvae.FitOptions{}, 0, "k̂ of AIS is "},
 		{"logistic regression", smallLogistic, 2, hvae.FitOptions{K: 2, Steps: 500}, -4.104, ""},
 		{"few draws", smallLogistic, 2, hvae.FitOptions{Steps: 100, Draws: 50}, -4.104, "k̂ is NaN"},
 		{"31 dimensions", hvaetest.Quadratic{Omega: 3}, 31, hvae.FitOptions{K: 1, Steps: 100, Draws: 2000}, evidence(31, 3), ""},

@@ -5,8 +5,7 @@ import (
 	"hvae/linalg"
 )
 
-// A Flow is the deterministic map H = Φ^K ∘ … ∘ Φ¹ of phase space (section 2.3). The map Φ^k takes one leapfrog step
-// and then multiplies the momentum by α_k.
+// A Flow is the map H = Φ^K ∘ … ∘ Φ¹ of phase space (section 2.3). Φ^k takes a leapfrog step and sets ρ ← α_k ρ.
 type Flow[T linalg.Float] struct {
 	Target    Target[T]
 	K         int          // number of steps; for K = 0, H is the identity

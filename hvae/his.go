@@ -15,10 +15,9 @@ type Sample[T linalg.Float] struct {
 	logVolume *ad.Var[T] // log(s^ℓ Π α_k^ℓ) [1×1], which is 0 if the tempering is tied
 }
 
-// HIS runs Algorithm 1 (alg:his) with noise ε ~ N(0, I) and γ₀ ~ N(0, I), each [ℓ×B]. It computes z₀ ~ q⁰ from ε with
-// prior.Draw, sets ρ₀ = s·γ₀ ~ N(0, s²I), and applies the flow f to (z₀, ρ₀). If the tempering is tied, s = 1/√β₀. The
-// estimate p̂_θ(x) is a smooth function of the noise (equation 6, eqn:reparameterization). HIS panics if ε and γ₀ share
-// memory, because they must be independent.
+// HIS runs Algorithm 1 (alg:his) with independent noise ε, γ₀ ~ N(0, I) [ℓ×B]. It computes z₀ ~ q⁰ from ε with
+// prior.Draw, sets ρ₀ = s·γ₀ ~ N(0, s²I), and applies the flow f to (z₀, ρ₀), so p̂_θ(x) is a smooth function of the
+// noise (equation 6, eqn:reparameterization). If the tempering is tied, s = 1/√β₀. HIS panics if ε and γ₀ share memory.
 func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T]) Sample[T] {
 	mustNotBeNil("HIS: the variational prior", prior == nil)
 	mustNotBeNil("HIS: ε", epsilon == nil)

@@ -19,8 +19,7 @@ func transpose[T Float](m Matrix[T]) Matrix[T] {
 }
 
 // products returns a map from the name of each matrix product in the package to a function that computes a·b, plus bias
-// in Affine, for a [m×k] and b [k×n]. If the matrix product expects a transposed operand, the function transposes it
-// first.
+// in Affine, for a [m×k] and b [k×n]. The function first transposes an operand if the product expects its transpose.
 func products[T Float]() map[string]func(dst, a, b, bias Matrix[T]) {
 	type m = Matrix[T]
 	return map[string]func(dst, a, b, bias m){
