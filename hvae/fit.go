@@ -28,8 +28,8 @@ type Fitted struct {
 
 // Fit estimates the evidence of a target in ℓ = dims dimensions. It first trains a normal q⁰ by the ELBO, and then q⁰
 // and a flow with UntiedTempering by ImportanceBound. If ℓ > 30, the covariance of q⁰ is diagonal. Fit returns an error
-// if ctx is done, or if a step or an estimate is not finite. The target must be safe for concurrent use. Fit uses only
-// exported parts of this package: if it does not suit your target, start from a copy.
+// if ctx is done, or if a step or an estimate is not finite; if the flow diverges, use K = 0. The target must be safe
+// for concurrent use. Fit uses only exported parts of this package: if it does not suit your target, start from a copy.
 func Fit(ctx context.Context, target Target[float64], dims int, o FitOptions) (f Fitted, err error) {
 	if dims < 1 || min(o.K, o.Steps, o.Draws) < 0 {
 		panic(fmt.Sprintf("hvae: Fit: dims is %d, with %+v; dims must be at least 1, and no option negative", dims, o))
