@@ -87,8 +87,10 @@ func (e *evalFlags) parse(args []string, stdout io.Writer) error {
 		return err
 	}
 	switch {
-	case min(e.N+1, e.Samples, e.Runs, e.Steps-1, e.Chains) < 1 || max(e.N, e.Samples, e.Runs, e.Steps, e.Chains) > 1e6:
-		return command.Usage("-samples, -runs and -chains must be from 1 to 1000000, -steps from 2, and -limit from 0")
+	case min(e.N+1, e.Samples, e.Runs, e.Steps-1, e.Chains) < 1, // the largest numbers still fit into memory
+		max(e.Samples, e.Steps) > 1e6, max(e.Runs, e.Chains) > 1000, e.N > 1e5:
+		return command.Usage("-runs and -chains must be from 1 to 1000, -samples from 1 and -steps from 2 to 1000000, " +
+			"and -limit from 0 to 100000")
 	case e.method != "is" && e.method != "ais":
 		return command.Usage("invalid value %q for flag -method: it must be 'is' or 'ais'", e.method)
 	case e.method == "is" && given(f, "steps", "chains"):
