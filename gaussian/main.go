@@ -83,8 +83,10 @@ to a target with two modes, print a table, and with -out draw trajectory.svg`)
 	for _, name := range o.methods {
 		check(model.MethodName.MatchString(name), "unknown method %q: gaussian -h lists the methods", name)
 	}
-	for name, value := range map[string]int{"datasets": o.datasets, "iters": o.config.Iterations, "batch": o.config.Draws} {
-		check(value >= 1 && value <= 1e8, "invalid value %d for flag -%s: it must be from 1 to 100000000", value, name)
+	for name, v := range map[string][2]int{ // value, limit
+		"datasets": {o.datasets, 1e6}, "iters": {o.config.Iterations, 1e8}, "batch": {o.config.Draws, 1e4},
+	} {
+		check(v[0] >= 1 && v[0] <= v[1], "invalid value %d for flag -%s: it must be from 1 to %d", v[0], name, v[1])
 	}
 	n, rate := o.config.Points, o.config.Rate
 	check(n >= 2 && n <= 1e8, "invalid value %d for flag -n: it must be from 2 to 100000000", n)
@@ -156,11 +158,11 @@ func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []mo
 			outcomes := make([]model.Outcome, o.datasets)
 			errs := make([]error, o.datasets)
 			linalg.For(o.datasets, 1, func(lo, hi int) {
-				for k := lo; k < hi; k++ {
+				for k := lo; k < hi && ctx.Err() == nil; k++ {
 					outcomes[k], errs[k] = o.config.Train(ctx, m, d, k, func() { line.Add(1) })
 				}
 			})
-			if err := cmp.Or(errs...); err != nil {
+			if err := cmp.Or(ctx.Err(), cmp.Or(errs...)); err != nil {
 				return rows, cmp.Or(context.Cause(ctx), err)
 			}
 			row := model.Average(outcomes)

@@ -41,9 +41,9 @@ func TestInvalidFlagsPrintOneLineAndReturnStatus2(t *testing.T) {
 		"-two-modes -d 2":       "-d has no effect with -two-modes",
 		"-http :0 -json":        "-json has no effect with -http",
 		"-two-modes -http 8080": "it must be HOST:PORT, such as localhost:8080",
-		"-datasets 0":           "invalid value 0 for flag -datasets: it must be from 1 to 100000000",
+		"-datasets 0":           "invalid value 0 for flag -datasets: it must be from 1 to 1000000",
 		"-n 1":                  "from 2 to 100000000",
-		"-batch 100000001":      "-batch",
+		"-batch 10001":          "-batch",
 		"-lr 0":                 "invalid value 0 for flag -lr: it must be a positive finite number",
 		"-lr NaN":               "a positive finite number",
 	} {
@@ -93,6 +93,7 @@ func TestNoFiguresAfterAnInterruptOrAnError(t *testing.T) {
 		{t.Context(), "-two-modes -out a/b", full, 1, "gaussian: disk full\n"},
 		{ctx, long + "a/b", func([]byte) error { interrupt(); return nil }, 130, "gaussian: context canceled\n"},
 		{ctx, "-two-modes -out a/b", full, 130, "gaussian: context canceled\n"}, // interrupted earlier
+		{ctx, "-datasets 1000000 -out a/b", full, 130, "gaussian: context canceled\n"},
 	} {
 		var stderr bytes.Buffer
 		status := command.Run(c.ctx, "gaussian", run, strings.Fields(c.args), c.stdout, &stderr)

@@ -101,8 +101,7 @@ func operations[T Float]() []operation[T] {
 }
 
 // checkElementwise compares the elementwise operations on a, b and c that have at least the given number of operands
-// with their formulas. The destination is first a separate matrix and then, in turn, each operand that has the shape of
-// the result.
+// with their formulas. The destination is first a separate matrix and then each operand with the shape of the result.
 func checkElementwise[T Float](t *testing.T, fewest int, a, b, c Matrix[T]) {
 	t.Helper()
 	for _, op := range operations[T]() {
