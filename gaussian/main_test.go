@@ -130,7 +130,7 @@ func read(t *testing.T, name string) []byte {
 	return b
 }
 
-// Each flag must set its option. Training on several datasets concurrently or one after another must give the same rows.
+// Each flag must set its option. Training on several datasets at once or one after another must give the same rows.
 func TestRowsAndFiguresDependOnlyOnTheOptions(t *testing.T) {
 	folder := t.TempDir()
 	methods := strings.Fields("hvae-k1 hvae-notemp-k2 hvae-untied-k3 nf-k4 vb")
