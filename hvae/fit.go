@@ -18,8 +18,8 @@ type FitOptions struct {
 }
 
 // A Fitted holds two estimates of the evidence of a target: Evidence from draws with the fitted q⁰ and flow, and
-// Annealed from AIS. Warning is empty if the two differ by at most four standard errors, and k̂ (TailShape) of Evidence
-// is at most ½ and that of Annealed at most 0.7. Draw runs Algorithm 1 with this q⁰ and flow, L draws for each column.
+// Annealed from AIS. Warning is empty if they differ by at most four standard errors, k̂ (TailShape) of Evidence is at
+// most ½, and k̂ of Annealed is at most 0.7. Draw runs Algorithm 1 with this q⁰ and flow, with L draws for each column.
 type Fitted struct {
 	Evidence, Annealed Evidence
 	Warning            string

@@ -87,8 +87,8 @@ func (e *evalFlags) parse(args []string, stdout io.Writer) error {
 		return err
 	}
 	switch {
-	case min(e.N+1, e.Samples, e.Runs, e.Steps-1, e.Chains) < 1, // the largest numbers still fit into memory
-		max(e.Samples, e.Steps) > 1e6, max(e.Runs, e.Chains) > 1000, e.N > 1e5:
+	case min(e.N+1, e.Samples, e.Runs, e.Steps-1, e.Chains) < 1,
+		max(e.Samples, e.Steps) > 1e6, max(e.Runs, e.Chains) > 1000, e.N > 1e5: // larger numbers may exceed the memory
 		return command.Usage("-runs and -chains must be from 1 to 1000, -samples from 1 and -steps from 2 to 1000000, " +
 			"and -limit from 0 to 100000")
 	case e.method != "is" && e.method != "ais":
