@@ -26,7 +26,7 @@ type trainedModel struct {
 	Eps0        float64   // initial ε
 	Eps         []float64 // learned ε
 
-	Result struct { // in controls.jsonl instead of the fields above
+	Result struct { // of all test images, or in controls.jsonl instead of the fields above
 		eval.Evaluation
 		KL, Moved, Widened []float64 // for each dimension of z; see provenance.txt
 	}
