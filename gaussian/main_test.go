@@ -22,6 +22,14 @@ import (
 	"hvae/gaussian/model"
 )
 
+// noError ends the test if err is not nil.
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // gaussianCommand runs the program and returns its output and exit status.
 func gaussianCommand(ctx context.Context, args ...string) (stdout, stderr string, status int) {
 	var out, err bytes.Buffer
@@ -70,11 +78,8 @@ func (w writer) Write(p []byte) (int, error) { return len(p), w(p) }
 // printing this row.
 func TestNoFiguresAfterAnInterruptOrAnError(t *testing.T) {
 	t.Chdir(t.TempDir())
-	err := errors.Join(os.WriteFile("file", nil, 0o644), os.MkdirAll("c/figure1a.svg", 0o755),
-		os.WriteFile("c/gap.svg", nil, 0o444))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(os.WriteFile("file", nil, 0o644), os.MkdirAll("c/figure1a.svg", 0o755),
+		os.WriteFile("c/gap.svg", nil, 0o444)))
 	full := writer(func([]byte) error { return errors.New("disk full") })
 	ctx, interrupt := context.WithCancel(t.Context())
 	const long = "-d 1,100000 -methods vb -n 2 -datasets 1 -iters 3000 -json -out "
@@ -112,9 +117,7 @@ func decode[T any](t *testing.T, text []byte) (values []T) {
 	t.Helper()
 	for dec := json.NewDecoder(bytes.NewReader(text)); dec.More(); {
 		var v T
-		if err := dec.Decode(&v); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, dec.Decode(&v))
 		values = append(values, v)
 	}
 	return values
@@ -124,9 +127,7 @@ func decode[T any](t *testing.T, text []byte) (values []T) {
 func read(t *testing.T, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return b
 }
 
@@ -148,9 +149,7 @@ func TestRowsAndFiguresDependOnlyOnTheOptions(t *testing.T) {
 			for k := range outcomes {
 				var err error
 				outcomes[k], err = o.config.Train(t.Context(), method, d, k, func() {})
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 			}
 			want = append(want, model.Average(outcomes))
 		}
@@ -172,9 +171,7 @@ func TestRowsAndFiguresDependOnlyOnTheOptions(t *testing.T) {
 // not contain standard errors.
 func TestTable(t *testing.T) {
 	o, err := parse(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	table := ""
 	rows := decode[model.Outcome](t, read(t, "results/d50.jsonl"))
 	for i := range rows {

@@ -123,9 +123,7 @@ func TestAISRejectsProposalsWithoutDensity(t *testing.T) {
 			start.Data[3] = 1.5
 		}
 		end, logEstimates, err := a.Reverse(t.Context(), start, chains(4))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for j, l := range logEstimates {
 			if z, zero := end.Z.Data[j], start.Data[j] >= 1; math.IsNaN(l) || math.IsInf(l, -1) != zero || !(z < 1) {
 				t.Errorf("beyond the cliff, log p is %v: the chain from %v ends at %v with log p̂ = %v", beyond, start.Data[j], z, l)

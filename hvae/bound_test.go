@@ -19,9 +19,8 @@ func trained(t *testing.T, params hvae.Params[float64], rate float64, steps, n i
 ) *hvae.Trainer[float64] {
 	trainer := hvae.NewTrainer(params, hvae.Adamax[float64]{Rate: rate}, bound)
 	for range steps {
-		if _, err := trainer.Step(t.Context(), hvae.Draws(n)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := trainer.Step(t.Context(), hvae.Draws(n))
+		noError(t, err)
 	}
 	return trainer
 }
@@ -63,9 +62,7 @@ func TestFlowWithTheBestELBOHasTheWorstEvidenceUnlessTrainedByImportanceBound(t 
 		})
 		logEstimate := func(b *hvae.Block[float64]) *ad.Var[float64] { return draw(b, 1) }
 		elbo, logs, err := trainer.Evaluate(t.Context(), hvae.Draws(200_000), 1, logEstimate)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for draws := range slices.Chunk(logs, 1000) {
 			d := hvae.ImportanceEstimate(draws).Log - truth
 			rmse += d * d / 200
@@ -115,9 +112,7 @@ func TestImportanceBoundHelpsWhereThePriorDoesNotFit(t *testing.T) {
 			trained(t, params, 0.02, 1000/len(Ls), 64/L, bound(L))
 		}
 		e, err := new(hvae.Evaluator[float64]).Evidence(t.Context(), 20_000, 1, bound(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return e.StandardError
 	}
 	var fits, differs [3]float64

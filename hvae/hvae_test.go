@@ -12,6 +12,14 @@ import (
 	"hvae/linalg"
 )
 
+// noError ends the test if err is not nil.
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // mustPanic reports an error unless f panics with a message that contains want.
 func mustPanic(t *testing.T, want string, f func()) {
 	t.Helper()

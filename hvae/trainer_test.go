@@ -197,9 +197,7 @@ func TestNoiseIsSeparateForColumnsStepsSeedsAndEvaluations(t *testing.T) {
 			} else {
 				_, _, err = trainer.Evaluate(t.Context(), hvae.Draws(n), seed+uint64(i-3)*10, trainer.Bound)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			noise = append(noise, drawn...)
 		}
 		return noise

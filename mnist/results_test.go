@@ -59,8 +59,10 @@ func TestRunsMatchTheResults(t *testing.T) {
 	document.Sentence(t, "../README.md", "NLL %s against %s", ours, theirs)
 	document.Sentence(t, "../README.md", "has an NLL of %v (published 83.11), the VAE with the same seed %v",
 		hvae.runs[0].NLL, hvae.runs[0].NLL-eval.Number(hvae.differences[0]))
-	work := float64(hvae.config.StepCost()) / float64(vae.config.StepCost())
-	document.Sentence(t, resultsREADME, "after %.1f times the work", work)
+	strongest, _ := parseRow("hvae-k15-free-varied")
+	cost := float64(vae.config.StepCost())
+	document.Sentence(t, resultsREADME, "after %.1f times the work", float64(hvae.config.StepCost())/cost)
+	document.Sentence(t, resultsREADME, "%.1f times a VAE's work per epoch", float64(strongest.StepCost())/cost)
 }
 
 func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {

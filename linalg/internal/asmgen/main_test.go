@@ -14,12 +14,18 @@ import (
 	"testing"
 )
 
+// noError ends the test if err is not nil.
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestCheckedInFilesAreTheOutputOfTheGenerator(t *testing.T) {
 	for name, want := range files() {
 		got, err := os.ReadFile(dir + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if string(got) != want {
 			t.Errorf("%s differs from the output of the generator; run 'go generate' in linalg/internal/asmgen", name)
 		}
@@ -71,9 +77,7 @@ func TestWordsMatchTheirComments(t *testing.T) {
 	for _, text := range files() {
 		for _, m := range regexp.MustCompile(`WORD \$(0x[0-9a-f]{8}) // (.*)`).FindAllStringSubmatch(text, -1) {
 			word, err := strconv.ParseUint(m[1], 0, 32)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			code.Write(binary.LittleEndian.AppendUint32(nil, uint32(word)))
 			comments = append(comments, m[2])
 		}
@@ -86,13 +90,9 @@ func TestWordsMatchTheirComments(t *testing.T) {
 		t.Skip("aarch64-linux-gnu-objdump from the package binutils-aarch64-linux-gnu is not installed")
 	}
 	file := filepath.Join(t.TempDir(), "words")
-	if err := os.WriteFile(file, code.Bytes(), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(file, code.Bytes(), 0o666))
 	out, err := exec.Command(disassembler, "-D", "-z", "-b", "binary", "-m", "aarch64", file).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	lines := regexp.MustCompile(`(?m)^ *[0-9a-f]+:\t[0-9a-f]{8} \t(.*)$`).FindAllStringSubmatch(string(out), -1)
 	if len(lines) != len(comments) {
 		t.Fatalf("the disassembler prints %d lines, want %d (one for each WORD directive)", len(lines), len(comments))
@@ -127,9 +127,7 @@ func TestAVX2KernelsUseNoAVX512Registers(t *testing.T) {
 	} {
 		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(table, -1) {
 			index, err := strconv.Atoi(m[1])
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			kernels := 1
 			if kind == "elementwise" {
 				kernels = len(elementwiseKernels)
