@@ -121,8 +121,8 @@ func samples(c model.Checkpoint, n int, seed uint64) ([]byte, error) {
 }
 
 // contact returns a PNG of a contact sheet with the given number of digits per row. Each column of the matrices [784×n]
-// is a digit, with values from 0 (black) to 1 (white). The digits fill the sheet row by row. contact returns an error if
-// a value is not finite.
+// is a digit, with values from 0 (black) to 1 (white). The digits fill the sheet row by row. contact returns an error
+// if a value is not finite.
 func contact(columns int, digits ...linalg.Matrix[float32]) ([]byte, error) {
 	notFinite := func(m linalg.Matrix[float32]) bool { return !linalg.Finite(m) }
 	if slices.ContainsFunc(digits, notFinite) {

@@ -37,9 +37,9 @@ import (
 // A refused command must print its line to stderr. Lines that begin with "note:" do not count. $TRAIN stands for the
 // train command with the flags of a short run, and $HVAE for the flags of an HVAE.
 //
-// In shell commands, PROGRAM=1 $MNIST runs the program as a process, and $SOURCE is the folder mnist. Each script runs in
-// a process, because a process has only one working directory. Its environment contains SCRIPT=1, and the folder of the
-// dataset in IMAGES.
+// In shell commands, PROGRAM=1 $MNIST runs the program as a process, and $SOURCE is the folder mnist. Each script runs
+// in a process, because a process has only one working directory. Its environment contains SCRIPT=1, and the folder of
+// the dataset in IMAGES.
 func TestScripts(t *testing.T) {
 	executable, err := os.Executable()
 	noError(t, err)

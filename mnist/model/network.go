@@ -93,8 +93,8 @@ func (t *target[T]) LogJoint(z *ad.Var[T]) *ad.Var[T] {
 	return ad.Add(LogBernoulli(t.x, t.graph.Decode(z)), hvae.LogNormal(z))
 }
 
-// LogBernoulli returns Σ_j log Bernoulli(x_j | sigmoid(a_j)) = −Σ_j softplus((1 − 2x_j) a_j) [1×B] for pixels x ∈ {0, 1}
-// and logits a [784×B]. No term is a difference of larger numbers, so the sum is accurate for all logits.
+// LogBernoulli returns Σ_j log Bernoulli(x_j | sigmoid(a_j)) = −Σ_j softplus((1 − 2x_j) a_j) [1×B] for pixels
+// x ∈ {0, 1} and logits a [784×B]. No term is a difference of larger numbers, so the sum is accurate for all logits.
 func LogBernoulli[T linalg.Float](x, a *ad.Var[T]) *ad.Var[T] {
 	sign := ad.AddConst(ad.Scale(x, -2), 1)
 	return ad.Neg(ad.SumTo(ad.Softplus(ad.Mul(sign, a)), 1, a.Cols()))
