@@ -238,8 +238,8 @@ func gradientIsUnbiased(r *report) {
 //   - The optimal reverse kernels r^opt minimise the variance of p̂(x), and equation 4 is the resulting estimate (Del
 //     Moral, Doucet and Jasra, 2006). The estimate of equation 4 is E[p̂(x) | z_K], where p̂(x) is from equation 3. In
 //     section 2.3, flowEstimate checks equation 4 for deterministic kernels.
-//   - For AIS, ∇ log p̂(x) is not an unbiased estimate of ∇L_ELBO, because ∇ log p̂(x) does not contain the derivative of
-//     the acceptance probability (Glasserman, 1991). This project does not differentiate AIS.
+//   - For AIS, ∇ log p̂(x) is not an unbiased estimate of ∇L_ELBO, because ∇ log p̂(x) does not contain the derivative
+//     of the acceptance probability (Glasserman, 1991). This project does not differentiate AIS.
 var section22 = section{"2.2", "Unbiased likelihood estimator using time-inhomogeneous MCMC", []func(r *report){
 	aisKernels, aisBounds,
 }}

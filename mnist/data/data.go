@@ -112,8 +112,8 @@ func Binarise[T linalg.Float](x linalg.Matrix[T], j int, image []byte, rng *rand
 	}
 }
 
-// MeanLogit returns the initial value of the decoder's last bias: the mean of log(m/(1 − m)) over images, where m is the
-// mean of an image's pixels divided by 255. It ignores images with m = 0 or 1. If there are no others, it returns 0.
+// MeanLogit returns the initial value of the decoder's last bias: the mean of log(m/(1 − m)) over images, where m is
+// the mean of an image's pixels divided by 255. It ignores images with m = 0 or 1. If no others exist, it returns 0.
 func MeanLogit(images Images, indices []int) float64 {
 	sum, n := 0.0, 0
 	for _, i := range indices {
